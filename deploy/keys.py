@@ -3,9 +3,9 @@
 This file needs only `cryptography`, which Flower installs: it can be copied to a device and run there, so that the
 private key never leaves the device.
 
-    python -m deploy.keys server FOLDER --host superlink.example.org --host 192.0.2.7
-    python -m deploy.keys node FOLDER                # on the node; only FOLDER/node.pub leaves it
-    python -m deploy.keys peer FOLDER --node 3 --host 192.0.2.9    # node 3 of a graph, of python -m fedcomp.gossip
+    fedcomp keys server FOLDER --host superlink.example.org --host 192.0.2.7
+    fedcomp keys node FOLDER                # on the node; only FOLDER/node.pub leaves it
+    fedcomp keys peer FOLDER --node 3 --host 192.0.2.9    # node 3 of a graph, of fedcomp gossip
 
 A private key is created with mode 0600, in a folder of mode 0700, and is never overwritten.  One without its other file,
 which a command that was killed leaves, gets that file from the next command.
@@ -224,9 +224,11 @@ def _write(path: Path, data: bytes, mode: int) -> None:
         temporary.unlink()
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0, or 1 after one sentence if no key was made."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.keys", description="Make keys and certificates.")
+    parser = argparse.ArgumentParser(
+        prog="fedcomp keys", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     server = commands.add_parser("server", help="make an authority and the SuperLink's certificate")
     node = commands.add_parser("node", help="make a SuperNode's key; run it on the node")
@@ -237,7 +239,7 @@ def main() -> int:
         command.add_argument("--days", type=int, default=SERVER_DAYS, help="of its validity (default: %(default)s)")
     for command in (server, node, peer):
         command.add_argument("folder", type=Path, help="where the keys go; its mode must be 0700")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     folder: Path = args.folder
     try:
         if args.command == "server":

@@ -1,1 +1,1 @@
-"""Studies: ``python -m experiments STUDY.toml`` runs a grid of methods and settings, and writes figures of it."""
+"""Studies: ``fedcomp study STUDY.toml`` runs a grid of methods and settings, and writes figures of it."""

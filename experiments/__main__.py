@@ -1,6 +1,6 @@
 """Run a study: a grid of methods, partitions and seeds, from one TOML file to one table and one report.
 
-    python -m experiments experiments/studies/quick.toml
+    fedcomp study experiments/studies/quick.toml
 
 Cells that are already in the results do not run again, so the same command resumes a study that was stopped; the cells
 that were running then start again. Two studies may have cells in common, with the same settings and label: --reuse takes
@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run_study(options, console)
     except StudyError as error:
-        _log(console, f"python -m experiments: {error}")
+        _log(console, f"fedcomp study: {error}")
     except OSError as error:
-        _log(console, f"python -m experiments: {error.filename or 'the results'}: {error.strerror or error}")
+        _log(console, f"fedcomp study: {error.filename or 'the results'}: {error.strerror or error}")
     except KeyboardInterrupt:
         _log(console, "stopped; the same command resumes the study")
         return STOPPED
@@ -78,7 +78,7 @@ def _run_study(options: argparse.Namespace, console: Console) -> int:
             _log(console, f"stopped: {_done(plan, results)}; the same command resumes the study")
             if results.cells:
                 path = shlex.quote(str(results.path))
-                _log(console, f"a report of these cells: python -m experiments.study_report {path}")
+                _log(console, f"a report of these cells: fedcomp report {path}")
             return STOPPED
         _report(plan, results, options, console)
     for failure in failures:
@@ -145,7 +145,7 @@ def _report(plan: StudyPlan, results: Results, options: argparse.Namespace, cons
         title=plan.study.title,
         question=plan.study.question,
         targets=tuple(plan.study.targets),
-        commands=(f"python -m experiments {name}{' --data-dir DIR' if options.data_dir else ''}",),
+        commands=(f"fedcomp study {name}{' --data-dir DIR' if options.data_dir else ''}",),
         notes=tuple(plan.study.notes),
         results=results.path.name,
         environment=read_environment(results.path.parent),
@@ -174,7 +174,7 @@ def _name(study: Path) -> str:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="fedcomp study", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("study", type=Path, help="the study file, TOML")
     parser.add_argument("--data-dir", type=Path, help="the folder with the datasets' files; embedded ones need none")

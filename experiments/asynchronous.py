@@ -137,7 +137,7 @@ def _settings(options: argparse.Namespace, mode: str, seed: int, folder: str) ->
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("asynchronous", "Rounds, and none.", model="mlp", partition="classes(2)")
+    parser = new_parser("python -m experiments.asynchronous", "Rounds, and none.", model="mlp", partition="classes(2)")
     add_training(parser, steps=4, batch_size=10)
     parser.add_argument("--nodes", type=positive, default=50)
     parser.add_argument("--fraction-train", type=float, default=0.2, help="of the nodes train at a time")

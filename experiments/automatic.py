@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("automatic", __doc__)
+    parser = new_parser("python -m experiments.automatic", __doc__)
     parser.add_argument("tables", type=Path, nargs="+", metavar="CSV", help="results of the study, or of its parts")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     return parser

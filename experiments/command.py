@@ -50,10 +50,10 @@ def command(run: Callable[[argparse.Namespace], int | None], parser: argparse.Ar
     return main
 
 
-def new_parser(name: str, description: str | None, *, model: str = "", partition: str = "") -> argparse.ArgumentParser:
-    """Return the parser of ``python -m experiments.NAME``; with a `model` and a `partition`, it has the options of a task."""
+def new_parser(prog: str, description: str | None, *, model: str = "", partition: str = "") -> argparse.ArgumentParser:
+    """Return the parser of the command `prog`; with a `model` and a `partition`, it has the options of a task."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m experiments.{name}",
+        prog=prog,
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,6 +1,6 @@
 """Compare run folders side by side: the settings that differ, accuracy, bytes, and the bytes until a common accuracy.
 
-    python -m experiments.compare runs/a runs/b [--target 0.9] [--tables text] [--out runs/compare.png]
+    fedcomp compare runs/a runs/b [--target 0.9] [--tables text] [--out runs/compare.png]
 
 A run that still goes on is compared as far as it is. All bytes are of all nodes together, catch-up included in down.
 """
@@ -156,7 +156,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("compare", __doc__)
+    parser = new_parser("fedcomp compare", __doc__)
     parser.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN", help="the folder of a run, such as runs/digits-001"
     )

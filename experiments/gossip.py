@@ -193,7 +193,7 @@ def _numbers(rows: Sequence[Row]) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("gossip", "Train without a server.", model="mlp")
+    parser = new_parser("python -m experiments.gossip", "Train without a server.", model="mlp")
     add_training(parser, steps=2, batch_size=32)
     parser.add_argument("--nodes", type=positive, default=8)
     parser.add_argument(

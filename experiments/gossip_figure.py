@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("gossip_figure", "Draw consensus distances.")
+    parser = new_parser("python -m experiments.gossip_figure", "Draw consensus distances.")
     parser.add_argument("rows", nargs="+", type=Path, help="files of experiments.gossip --out")
     parser.add_argument("figure", type=Path, help="a name that ends in .png, .svg or .pdf")
     return parser

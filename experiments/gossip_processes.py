@@ -2,7 +2,7 @@
 
     python -m experiments.gossip_processes --nodes 4 --rounds 60
 
-It makes the keys and the settings of all nodes in a folder, runs ``python -m fedcomp.gossip`` once for each, and prints what
+It makes the keys and the settings of all nodes in a folder, runs ``fedcomp gossip`` once for each, and prints what
 they reached and sent. `Classifier` is what they learn.
 """
 
@@ -181,7 +181,9 @@ def _report(folder: Path, options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("gossip_processes", "A process a node.", model="mlp", partition="skewed(0.6)")
+    parser = new_parser(
+        "python -m experiments.gossip_processes", "A process a node.", model="mlp", partition="skewed(0.6)"
+    )
     parser.add_argument("--nodes", type=positive, default=4)
     parser.add_argument("--rounds", type=positive, default=60)
     parser.add_argument("--topology", default="ring()")

@@ -1,6 +1,6 @@
 """Show how partitions spread a dataset's training samples over the clients, before any training.
 
-    python -m experiments.partition [--dataset digits] [--data-dir DIR] [--partition "classes(2)" "dirichlet(0.1)" ...]
+    fedcomp partition [--dataset digits] [--data-dir DIR] [--partition "classes(2)" "dirichlet(0.1)" ...]
 
 Prints numbers, and draws maps of classes by client, side by side. A distance is that of a client's distribution
 over the classes from that of the whole training split.
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("partition", __doc__)
+    parser = new_parser("fedcomp partition", __doc__)
     parser.add_argument("--dataset", default="digits", help="a card in datasets/; embedded ones need no files")
     parser.add_argument("--data-dir", default="", help="the folder with the dataset's files")
     parser.add_argument(

@@ -228,7 +228,9 @@ def _task(options: argparse.Namespace) -> SplitTask:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("split", "Train a model that is cut in two.", model="cnn", partition="iid()")
+    parser = new_parser(
+        "python -m experiments.split", "Train a model that is cut in two.", model="cnn", partition="iid()"
+    )
     add_training(parser, steps=12, batch_size=32)
     parser.add_argument("--layer", default="2", help="the last layer of the lower part")
     parser.add_argument("--nodes", type=positive, default=4)

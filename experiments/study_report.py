@@ -1,6 +1,6 @@
 """The report of a study: one self-contained HTML page, for readers who have never seen the project.
 
-    python -m experiments.study_report RESULTS.csv [--out PAGE] [--title TEXT] [--target 0.85 ...] [--figures DIR]
+    fedcomp report RESULTS.csv [--out PAGE] [--title TEXT] [--target 0.85 ...] [--figures DIR]
 
 It needs only the table of results, so it can be made again at any time.
 """
@@ -147,9 +147,11 @@ def _papers(study: Study) -> dict[str, str]:
     return {text: METHODS.about(name).paper for text, name in names.items() if name in METHODS}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Make the report of a table of results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the report of a table of results; return 0."""
+    parser = argparse.ArgumentParser(
+        prog="fedcomp report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("results", type=Path, help="the CSV file of a study")
     parser.add_argument("--out", type=Path, help="the page; by default next to the results, with .html instead of .csv")
     parser.add_argument("--title", help="by default the name of the results file")
@@ -168,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             title=options.title or options.results.stem,
             question=options.question,
             targets=tuple(options.target),
-            commands=(shlex.join(["python", "-m", "experiments.study_report", *given]),),
+            commands=(shlex.join(["fedcomp", "report", *given]),),
             results=Path(os.path.relpath(options.results, out.parent)).as_posix(),
             environment=read_environment(options.results.parent),
             made=made_now(),
@@ -187,7 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"report: {out}", file=sys.stderr)
     if options.markdown:
         print("\n".join(one.to_markdown() for one in named_tables(table, options.target).values()))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,249 +1,92 @@
-"""Describes a file of frames, lists the methods or plug-ins, checks a machine, or trains a small federation.
-
-python -m fedcomp FILE                  # frames in order, or a server message; - is standard input
-python -m fedcomp methods [--markdown]  # every method: settings, paper, measured size and error; as text or as docs/methods.md
-python -m fedcomp training              # every training plug-in: settings, paper
-python -m fedcomp doctor [HOST:PORT]    # libraries, clock, and whether a SuperLink answers
-python -m fedcomp demo [METHOD ...]     # plain Flower and compressed runs side by side: bytes and accuracy; half a minute
-"""
+"""The command `fedcomp`, which is also ``python -m fedcomp``: it finds the subcommand and runs it."""
 
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 
-from fedcomp import __version__, doctor
-from fedcomp.errors import FedcompError, TruncatedError, UnknownFormatError
-from fedcomp.methods import markdown_lines, text_lines
-from fedcomp.quantized import Steps, Ternary
-from fedcomp.sync import from_key_frame, layout_in, split_payload
-from fedcomp.wire import (
-    FLAG_DIRECT,
-    FLAG_EXACT,
-    FLAG_FIRST,
-    FLAG_GRID,
-    FRAME_FORMAT,
-    MESSAGE_FORMAT,
-    MESSAGE_MAGIC,
-    NO_BODY,
-    SECONDS,
-    SOME_TENSORS,
-    STEP_KINDS,
-    Frame,
-    Kind,
-    Layout,
-    ServerMessage,
-    codec_by_id,
-    decode_body,
-    parse_frame,
-    parse_server_message,
-    read_bodies,
-    selected_entries,
-    tensors_in,
-)
+from fedcomp import __version__
 
-Field = tuple[str, str]
+Commands = dict[str, tuple[str, str, str]]
+"""Of each subcommand its module, what it does, and an example."""
 
-
-def describe(data: bytes) -> Iterator[str]:
-    """Yield lines that describe `data`.  Raises `FedcompError` if it is neither frames nor a server message."""
-    layouts: dict[int, Layout] = {}
-    offset = 0
-    if data.startswith(MESSAGE_MAGIC):
-        message, frames = parse_server_message(data)
-        offset = len(data) - sum(frame.size for frame in frames)
-        yield f"SERVER MESSAGE {message.number}, {len(data)} bytes, {len(frames)} frames"
-        yield from _lines(_message_fields(message))
-        if not frames:
-            return
-    while True:
-        frame, end = parse_frame(data, offset)
-        yield f"{frame.kind.name} frame at byte {offset}, {end - offset} bytes"
-        yield from _lines(_frame_fields(frame, layouts))
-        offset = end
-        if offset == len(data):
-            return
-
-
-def _lines(fields: Iterator[Field]) -> Iterator[str]:
-    for name, text in fields:
-        yield f"  {name:<13}{text}"
-
-
-def _message_fields(message: ServerMessage) -> Iterator[Field]:
-    acked = message.acked
-    yield "format", f"{MESSAGE_FORMAT}"
-    yield "leads to", f"version {message.version} ({message.fingerprint:016x})"
-    yield "uplink", f"{message.uplink!r}"
-    yield "seed", f"{message.seed}"
-    yield "acked", f"reply to message {acked.number}, CRC32 {acked.crc:08x}" if acked.number else "nothing yet"
-    yield "training id", f"{message.training_id:016x}" if message.training_id else "none"
-
-
-def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
-    """Yield the fields of a frame.  `layouts` holds the layouts of earlier key frames, by digest."""
-    yield "format", f"{FRAME_FORMAT}"
-    yield "codec", f"{frame.codec} ({_codec_name(frame.codec)})"
-    meanings = {
-        FLAG_EXACT: "exact tensors follow the body",
-        FLAG_FIRST: "first message of an estimate",
-        FLAG_GRID: "on the grid",
-        FLAG_DIRECT: "the activations themselves",
-    }
-    flags = ", ".join(text for flag, text in meanings.items() if frame.flags & flag)
-    yield "flags", f"{frame.flags:#x}{f' ({flags})' if flags else ''}"
-    yield "layout", f"{frame.layout:016x}"
-    if frame.kind in (Kind.KEY, Kind.START, *STEP_KINDS):
-        yield "versions", f"{frame.base_version} -> {frame.version}"
-        yield "fingerprints", f"{frame.before:016x} -> {frame.after:016x}"
-    elif frame.kind in (Kind.ACTIVATION, Kind.GRADIENT):
-        yield "round", f"{frame.version}"
-        yield "rows", f"{frame.before:016x}"
-        yield "answers" if frame.kind is Kind.ACTIVATION else "for", f"server message {frame.after}"
-    else:
-        yield "version", f"{frame.version}"
-        yield "fingerprint", f"{frame.before:016x}"
-        yield "answers", f"server message {frame.after}"
-    yield "payload", f"{len(frame.payload)} bytes"
-    if frame.kind in (Kind.KEY, Kind.START):
-        layout, begin = layout_in(frame)
-        layouts[layout.digest] = layout
-        sent = ""
-        if frame.kind is Kind.KEY:
-            from_key_frame(frame)
-            size = len(frame.payload) - begin - layout.exact_size
-            sent = f", {size} bytes; exact tensors {layout.exact_size} bytes"
-        yield "vector", f"{layout.n} entries{sent or '; the node makes them itself'}"
-        for tensor in layout.tensors:
-            yield "tensor", f"{tensor.name!r} {tensor.dtype} {tensor.shape} {tensor.policy_text}"
-    elif frame.kind is Kind.REPLAY:
-        end = 0
-        for (codec, body), offset in read_bodies(frame.payload, frame.version - frame.base_version):
-            yield "delta", f"codec {codec} ({_codec_name(codec)}), {len(body)} bytes"
-            end = offset
-        if end < len(frame.payload):
-            yield "exact", f"{len(frame.payload) - end} bytes"
-    elif frame.kind in (Kind.DELTA, Kind.JUMP, Kind.UPDATE):
-        yield from _payload_fields(frame, layouts.get(frame.layout))
-
-
-def _codec_name(codec: int) -> str:
-    if codec == NO_BODY:
-        return "none"
-    if codec == SOME_TENSORS:
-        return "some tensors"
-    try:
-        return type(codec_by_id(codec)).__name__
-    except UnknownFormatError:
-        return "unknown here"
-
-
-def _payload_fields(frame: Frame, layout: Layout | None) -> Iterator[Field]:
-    """Yield the fields in the payload of a delta or an update that can be read without the model."""
-    payload = frame.payload
-    if frame.kind is Kind.UPDATE:
-        if len(payload) < SECONDS.size:
-            raise TruncatedError(f"an update of {len(payload)} bytes; its seconds alone take {SECONDS.size}")
-        encoding, decoding = SECONDS.unpack_from(payload)
-        yield "seconds", f"{encoding:.6f} to encode, {decoding:.6f} to decode"
-        payload = payload[SECONDS.size :]
-    if (frame.flags & FLAG_EXACT or frame.codec == SOME_TENSORS) and layout is None:
-        yield "body", "only a key frame before this frame shows where its parts begin"
-        return
-    body, exact = (payload, b"") if layout is None else split_payload(frame, payload, layout, b"")
-    if layout is not None and frame.codec == SOME_TENSORS:
-        names = [name for name, _ in selected_entries(layout, tensors_in(frame.codec, body, layout))]
-        yield "tensors", f"{len(names)} of {len(layout.filled)}: {', '.join(names)}"
-        quantized = decode_body(frame.codec, body, layout)
-    else:
-        try:
-            code = codec_by_id(frame.codec)
-        except UnknownFormatError:
-            return
-        quantized = code.decode(body, n=None if layout is None else layout.n)
-    yield "body", f"{len(body)} bytes, {8 * len(body) / max(1, quantized.n):.6f} bits per entry"
-    yield "n", f"{quantized.n}"
-    if isinstance(quantized, Ternary | Steps):
-        k = quantized.indices.size
-        yield "k", f"{k}, {8 * len(body) / max(1, k):.3f} bits per kept entry"
-    if isinstance(quantized, Ternary):
-        yield "density", f"{quantized.indices.size / max(1, quantized.n):.6g}"
-        yield "magnitude", f"{quantized.magnitude:.9g}"
-    if isinstance(quantized, Steps):
-        yield "largest", f"{abs(quantized.sparse().values).max(initial=0):.9g}"
-    if exact:
-        yield "exact", f"{len(exact)} bytes"
-
-
-USAGE = """python -m fedcomp FILE
-       python -m fedcomp methods [--markdown]
-       python -m fedcomp training
-       python -m fedcomp doctor [HOST:PORT] [--root-certificates FILE]
-       python -m fedcomp demo [METHOD ...] [--rounds ROUNDS]
-       python -m fedcomp --help | --version"""
-DEMO_METHODS = ("auto()", "eden(bits=1)", "stc(density=0.04)")
-DEMO_ROUNDS = 30
+ANYWHERE: Commands = {
+    "demo": ("fedcomp.commands.demo", "train on simulated nodes, plain and compressed, and compare", ""),
+    "doctor": (
+        "fedcomp.commands.doctor",
+        "check this machine, and whether a SuperLink answers",
+        "superlink.example:9092",
+    ),
+    "methods": ("fedcomp.commands.methods", "list the compression methods", ""),
+    "training": ("fedcomp.commands.training", "list the training plug-ins", ""),
+    "show": ("fedcomp.commands.show", "describe a file of frames", "update.frame"),
+    "data": ("fedcomp.data.__main__", "write and check the samples of a node", "check card.toml samples"),
+    "gossip": ("fedcomp.gossip.__main__", "run one node of a graph, without a server", "node.toml"),
+}
+IN_FOLDER: Commands = {
+    "partition": ("experiments.partition", "show how partitions spread a dataset", '--partition "dirichlet(0.1)"'),
+    "study": ("experiments.__main__", "run a grid of methods, partitions and seeds", "experiments/studies/quick.toml"),
+    "report": ("experiments.study_report", "draw the report of a study", "runs/studies/quick/results.csv"),
+    "compare": ("experiments.compare", "compare run folders side by side", "runs/digits-001 runs/digits-002"),
+    "monitor": ("deploy.monitor.__main__", "watch a run in the terminal", "runs/digits-001"),
+    "keys": ("deploy.keys", "make the keys and certificates of a federation", "node keys"),
+}
+COMMANDS = ANYWHERE | IN_FOLDER
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the description of a file, a list, checks or the demo.  Return 0, or 1 after one sentence about what is wrong."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["doctor"]:
-        return doctor.main(arguments[1:])
+    """Run a subcommand and return its status: 0, 1 or 2 after one sentence about what is wrong, 130 for Ctrl-C."""
     parser = argparse.ArgumentParser(
-        prog="python -m fedcomp", usage=USAGE, description="Describe frames, list methods or plug-ins, or run a demo."
+        prog="fedcomp",
+        usage="fedcomp COMMAND ...\n       fedcomp COMMAND --help",
+        description="Federated learning that is cheap to send.",
+        epilog=_epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "file",
-        metavar="FILE|methods|training|doctor|demo",
-        help="a file of frames or of a server message, - for the standard input, or what to print",
-    )
-    parser.add_argument(
-        "methods",
-        nargs="*",
-        default=[],
-        metavar="METHOD",
-        help=f"of the demo, in both directions (default: {' '.join(DEMO_METHODS)})",
-    )
-    parser.add_argument("--rounds", type=int, default=DEMO_ROUNDS, help="of the demo (default: %(default)s)")
+    parser.add_argument("command", metavar="COMMAND", help="one of those below, or a file of frames to show")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="of the command")
     parser.add_argument("--version", action="version", version=f"fedcomp {__version__}")
-    parser.add_argument("--markdown", action="store_true", help="print the methods as the page docs/methods.md")
     options = parser.parse_args(arguments)
-    name: str = options.file
-    if options.methods and name != "demo":
-        parser.error(f"{options.methods[0]!r} is one name too many; methods belong to the demo")
+    name, rest = options.command, options.arguments
+    if name not in COMMANDS:
+        if name != "-" and not Path(name).exists() and (near := get_close_matches(name, COMMANDS, 1)):
+            parser.error(f"{name!r} is neither a command nor a file; did you mean {near[0]!r}?")
+        name, rest = "show", [name, *rest]
     try:
-        if name == "methods":
-            lines = markdown_lines() if options.markdown else text_lines()
-        elif name == "training":
-            from fedcomp.training import text_lines as training_lines
-
-            lines = training_lines()
-        elif name == "demo":
-            from fedcomp.flower.demo import report
-
-            lines = report(options.methods or DEMO_METHODS, options.rounds)
-        else:
-            lines = describe(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
-        for line in lines:
-            print(line, flush=name == "demo")
+        status: int = import_module(COMMANDS[name][0]).main(rest)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe: exit without a traceback
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        print(f"fedcomp: {name}: {error.strerror or error}", file=sys.stderr)
+        return 0
+    except ImportError as error:
+        print(f"fedcomp: {name}: {_missing(name, error)}", file=sys.stderr)
         return 1
-    except (ImportError, RuntimeError, ValueError) as error:
-        if name not in ("demo", "training"):
-            raise
-        print(f"fedcomp: {name}: {error}", file=sys.stderr)
-        return 1
-    except FedcompError as error:
-        kind = "unknown here" if isinstance(error, UnknownFormatError) else "damaged"
-        print(f"fedcomp: {name}: {kind}: {error}", file=sys.stderr)
-        return 1
-    return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+def _epilog() -> str:
+    lines = []
+    for title, commands in (("anywhere:", ANYWHERE), ("in fedcomp's folder, after `make install`:", IN_FOLDER)):
+        lines += ["", title]
+        for name, (_, summary, example) in commands.items():
+            lines += [f"  {name:<11}{summary}", f"  {'':<11}  fedcomp {name} {example}".rstrip()]
+    return "\n".join(lines[1:])
+
+
+def _missing(name: str, error: ImportError) -> str:
+    """Return the sentence about a module of the subcommand `name` that cannot be imported."""
+    room = COMMANDS[name][0].split(".")[0]
+    if error.name and error.name.split(".")[0] == room != "fedcomp":
+        return "it belongs to fedcomp's app, and is not in the wheel; `make install` in fedcomp's folder installs it"
+    if "pip install" in str(error) or not error.name:
+        return str(error)
+    return f"it needs {error.name}, which is not installed; `make install` in fedcomp's folder installs it"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`python -m fedcomp doctor`: a line for each check, against SuperLinks' kinds of servers and what stands in their place."""
+"""`fedcomp doctor`: a line for each check, against SuperLinks' kinds of servers and what stands in their place."""
 
 import os
 import socket
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from deploy.keys import make_server
-from fedcomp import doctor
 from fedcomp.__main__ import main
+from fedcomp.commands import doctor
 
 grpc: Any = pytest.importorskip("grpc", reason="grpcio, which Flower installs, is the server")
 
@@ -70,7 +70,7 @@ def test_another_flower_and_none_and_no_torch_are_said(monkeypatch: pytest.Monke
 def test_a_clock_before_the_installation_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("fedcomp.doctor.time.time", lambda: 3600.0)
+    monkeypatch.setattr("fedcomp.commands.doctor.time.time", lambda: 3600.0)
     status, found = lines(capsys)
     assert status == 1
     assert found[-1].startswith("FAILED the clock says 1970-01-01 01:00 UTC, before fedcomp was installed")

@@ -49,9 +49,10 @@ RULES = {
     "fedcomp/training/": "numpy torch fedcomp.core fedcomp.wire",
     # what the library shows
     "fedcomp/__init__.py": "fedcomp fedcomp.compressor fedcomp.errors fedcomp.methods fedcomp.wire",
-    "fedcomp/doctor.py": "torch fedcomp",  # torch where it is installed
-    "fedcomp/__main__.py": """fedcomp fedcomp.doctor fedcomp.errors fedcomp.flower.demo fedcomp.methods fedcomp.quantized
-        fedcomp.sync fedcomp.training fedcomp.wire""",
+    "fedcomp/commands/": """fedcomp.errors fedcomp.flower.demo fedcomp.methods fedcomp.quantized fedcomp.sync fedcomp.training
+        fedcomp.wire""",
+    "fedcomp/commands/doctor.py": "torch fedcomp",  # torch where it is installed
+    "fedcomp/__main__.py": "fedcomp",
     "fedcomp/testing.py": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.memory
         fedcomp.methods fedcomp.quantize fedcomp.quantized""",
     # the Flower app: its two sides never import each other, and torch stays out of the server's loop

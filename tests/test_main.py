@@ -1,17 +1,18 @@
-"""`python -m fedcomp` describes files of frames, refuses damaged ones, and lists the methods."""
+"""The command `fedcomp`: each subcommand, in one sentence what is wrong, files of frames, and the lists."""
 
 import io
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.__main__ import describe, main
+from fedcomp.__main__ import COMMANDS, IN_FOLDER, main
+from fedcomp.commands.show import describe
 from fedcomp.flower import LocalGrid, demo
 from fedcomp.flower.local_grid import Fault
 from fedcomp.sync import start_replica
@@ -200,7 +201,7 @@ def test_the_page_of_training_has_what_was_measured_of_each_plug_in_and_tables_w
 def test_the_page_of_methods_is_what_the_program_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods", "--markdown"]) == 0
     page = (ROOT / "docs" / "methods.md").read_text()
-    assert capsys.readouterr().out == page, "python -m fedcomp methods --markdown > docs/methods.md"
+    assert capsys.readouterr().out == page, "fedcomp methods --markdown > docs/methods.md"
 
 
 def test_the_demo_compares_runs_of_plain_flower_and_of_methods(capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,22 +252,84 @@ def test_without_flower_the_demo_says_what_installs_it() -> None:
     assert re.fullmatch(r"fedcomp: demo: .*pip install '\.\[flower\]' installs it\n", done.stderr)
 
 
-def test_methods_belong_to_the_demo_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["methods", "stc"])
-    assert "'stc'" in capsys.readouterr().err
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_subcommand_has_a_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([name, "--help"])
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: fedcomp {name} [-h]")
+    assert re.search(f"^ *fedcomp {name}\\b", text, re.MULTILINE), "an example"
 
 
-def test_without_an_argument_it_shows_each_use_and_asks_for_one_argument(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_names_every_subcommand_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if re.match("  [a-z]", line)][-len(COMMANDS) :] == list(COMMANDS)
+    assert sum(line.startswith(" " * 15 + "fedcomp ") for line in lines) == len(COMMANDS)
+    assert max(map(len, lines)) <= 100
+
+
+def test_without_a_subcommand_one_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([])
-    told = capsys.readouterr().err
-    for use in (
-        "FILE",
-        "methods [--markdown]",
-        "training",
-        "doctor [HOST:PORT] [--root-certificates FILE]",
-        "demo [METHOD ...] [--rounds ROUNDS]",
-    ):
-        assert f"python -m fedcomp {use}\n" in told
-    assert told.endswith("the following arguments are required: FILE|methods|training|doctor|demo\n")
+    assert capsys.readouterr().err.endswith("the following arguments are required: COMMAND, ...\n")
+
+
+def test_a_name_that_is_nearly_a_subcommand_is_corrected(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["mehtods"])
+    assert capsys.readouterr().err.endswith("'mehtods' is neither a command nor a file; did you mean 'methods'?\n")
+
+
+def test_a_file_is_shown_whatever_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("demos").write_bytes((GOLDEN / "ack.frame").read_bytes())
+    assert main(["demos"]) == main(["show", "demos"]) == 0
+    assert capsys.readouterr().out.count("ACK frame") == 2
+
+
+@pytest.mark.parametrize("name", IN_FOLDER)
+def test_without_the_app_its_subcommands_say_where_they_belong(name: str) -> None:
+    """The wheel has neither `experiments` nor `deploy`."""
+    program = f"""import sys
+sys.modules.update(dict.fromkeys(("experiments", "deploy")))
+from fedcomp.__main__ import main
+sys.exit(main([{name!r}, "--help"]))"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(f"fedcomp: {name}: it belongs to fedcomp's app, .*`make install` .*\n", done.stderr)
+
+
+def test_a_library_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "experiments.compare", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["compare", "runs/a", "runs/b"]) == 1
+    assert re.fullmatch(
+        "fedcomp: compare: it needs matplotlib.*, which is not installed; .*\n", capsys.readouterr().err
+    )
+
+
+def test_ctrl_c_ends_a_subcommand_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> Iterator[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedcomp.commands.demo.report", interrupted)
+    assert main(["demo"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_closed_pipe_ends_a_list_without_a_traceback() -> None:
+    lister = [sys.executable, "-m", "fedcomp", "methods"]
+    with subprocess.Popen(lister, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""

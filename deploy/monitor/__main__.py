@@ -1,4 +1,8 @@
-"""Monitor a run in the terminal, while it goes on or after it: ``python -m deploy.monitor runs/digits-001``."""
+"""Monitor a run in the terminal, while it goes on or after it.
+
+fedcomp monitor runs/digits-001
+fedcomp monitor runs/digits-001 --prometheus 9400
+"""
 
 import argparse
 import os
@@ -35,7 +39,9 @@ def watch(folder: Path, console: Console, *, once: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0, 1 after one sentence for a folder that is no run, or 130 for Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.monitor", description="Monitor a run until it ends.")
+    parser = argparse.ArgumentParser(
+        prog="fedcomp monitor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, help="the run's folder, such as runs/digits-001")
     parser.add_argument("--once", action="store_true", help="print the current state, and exit")
     parser.add_argument("--prometheus", type=int, metavar="PORT", help="serve metrics to Prometheus on this port")

@@ -1,10 +1,10 @@
 """Write and check the folder of a node's own samples, for runs with partition = "own()".
 
-    python -m fedcomp.data share CARD.toml --partition "classes(2)" --nodes 3 --out DIR
-    python -m fedcomp.data pack CARD.toml SAMPLES.npz --out FOLDER
-    python -m fedcomp.data check CARD.toml FOLDER
+    fedcomp data share CARD.toml --partition "classes(2)" --nodes 3 --out DIR
+    fedcomp data pack CARD.toml SAMPLES.npz --out FOLDER
+    fedcomp data check CARD.toml FOLDER
 
-For example, in fedcomp's folder: python -m fedcomp.data share datasets/digits.toml --nodes 3 --out shares
+For example, in fedcomp's folder: fedcomp data share datasets/digits.toml --nodes 3 --out shares
 
 CARD.toml is the run's card, in datasets/.  `share` divides a known dataset into DIR/node-0, DIR/node-1, ..., for trials.
 `pack` writes a device's own arrays, x and y of an .npz archive.  `check` reports the samples that a run would find.
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m fedcomp.data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="fedcomp data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     kinds = parser.add_subparsers(dest="what", required=True, metavar="share|pack|check")
     sharing = kinds.add_parser("share", help="divide a known dataset, one folder for each node")

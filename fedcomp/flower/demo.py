@@ -1,4 +1,4 @@
-"""A federation in this process, plain and compressed: what ``python -m fedcomp demo`` runs, with numpy and Flower alone.
+"""A federation in this process, plain and compressed: what ``fedcomp demo`` runs, with numpy and Flower alone.
 
 The task is made by code: two thousand samples of ten classes, each class scattered around three points, and every node holds
 samples of a few classes only.  A network with one hidden layer learns it.  All runs have the same seed, start and nodes.

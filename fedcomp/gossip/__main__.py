@@ -1,4 +1,7 @@
-"""Runs one node of a graph: ``python -m fedcomp.gossip node.toml``."""
+"""Run one node of a graph, without a server.
+
+fedcomp gossip node.toml
+"""
 
 import argparse
 import logging
@@ -16,7 +19,9 @@ REFUSED, INTERRUPTED, TERMINATED = 2, 130, 143
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0, 2 after one sentence if the node cannot run, or 130 for Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="python -m fedcomp.gossip", description="Run one node of a graph.")
+    parser = argparse.ArgumentParser(
+        prog="fedcomp gossip", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("settings", type=Path, help="the TOML file of the node; docs/gossip.md lists the settings")
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(TERMINATED))

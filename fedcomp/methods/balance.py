@@ -45,7 +45,7 @@ def balanced(method: str | Compressor = "stc(density=0.02)", balance: float = 1.
             f"{compressor} has no density that could follow the traffic; name one such as stc(density=0.02)"
         )
     if not METHODS.about(compressor.name).downlink:
-        raise ValueError(f"{compressor} does not work as downlink; `python -m fedcomp methods` lists those that do")
+        raise ValueError(f"{compressor} does not work as downlink; `fedcomp methods` lists those that do")
     return compressor.quantizer, compressor.entropy, compressor.memory
 
 

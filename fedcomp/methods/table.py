@@ -1,4 +1,4 @@
-"""The table of all methods, each measured on one fixed vector: `python -m fedcomp methods` prints it."""
+"""The table of all methods, each measured on one fixed vector: `fedcomp methods` prints it."""
 
 from collections.abc import Iterator
 
@@ -58,7 +58,7 @@ def text_lines() -> Iterator[str]:
 
 def markdown_lines() -> Iterator[str]:
     """Yield the page docs/methods.md."""
-    yield from ("# Methods", "", "```sh", "python -m fedcomp methods --markdown > docs/methods.md", "```", "")
+    yield from ("# Methods", "", "```sh", "fedcomp methods --markdown > docs/methods.md", "```", "")
     yield from (MEASURED, ERROR, "*Keeps* is the sender's state between rounds.", "")
     yield "| method | settings | bits/param | error | up | down | keeps | paper |"
     yield "| --- | --- | ---: | ---: | --- | --- | --- | --- |"

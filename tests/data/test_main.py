@@ -81,7 +81,7 @@ def test_the_example_in_the_help_runs(
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("For example")]
-    words = shlex.split(line.partition("python -m fedcomp.data ")[2])
+    words = shlex.split(line.partition("fedcomp data ")[2])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "datasets").symlink_to(CARDS)
     assert main(words) == 0

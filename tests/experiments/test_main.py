@@ -134,7 +134,7 @@ def test_ctrl_c_leaves_a_sentence_a_complete_table_and_no_process(
     assert stopped.startswith("stopped: 1 of 2 cells are done")
     assert set(read_csv(out / "results.csv")["method"]) == {"short"}
     assert not (out / ".running").exists()
-    study_report.main(shlex.split(hint.partition("python -m experiments.study_report ")[2]))
+    study_report.main(shlex.split(hint.partition("fedcomp report ")[2]))
     assert (out / "results.html").exists()
 
 
@@ -156,7 +156,7 @@ def test_the_quick_study_shows_that_stc_sends_less(
     assert last["accuracy"]["STC 1/25"] > 0.85
     page = (folder / "report.html").read_text()
     assert "Digits in a minute" in page
-    assert "python -m experiments small.toml" in page
+    assert "fedcomp study small.toml" in page
 
 
 def test_a_hub_that_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_study_that_cannot_run_is_refused_before_anything_runs(
     study = write(tmp_path, STUDY.replace(*change))
     assert main([str(study), "--out", str(tmp_path / "out")]) == 2
     printed = capsys.readouterr()
-    assert re.search(f"^python -m experiments: .*{text}", printed.err, re.MULTILINE)
+    assert re.search(f"^fedcomp study: .*{text}", printed.err, re.MULTILINE)
     assert (printed.out, (tmp_path / "out").exists()) == ("", False)
 
 

@@ -44,7 +44,7 @@ def write_bytes(name: str, source: Path, folder: Path) -> Path:
     with path.open("xb") as file:
         file.write(data)
     print(f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}")
-    print(f"`python -m fedcomp {path}` describes frames and server messages; add the file to tests/golden/README.md")
+    print(f"`fedcomp show {path}` describes frames and server messages; add the file to tests/golden/README.md")
     return path
 
 

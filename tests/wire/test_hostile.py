@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.__main__ import describe
+from fedcomp.commands.show import describe
 from fedcomp.compressor import Compressor
 from fedcomp.errors import FedcompError
 from fedcomp.sync import apply_frame, from_key_frame

@@ -1,4 +1,4 @@
-"""What a node learns: `python -m fedcomp.gossip` calls it in a process of its own, and `simulate.py` for all nodes."""
+"""What a node learns: `fedcomp gossip` calls it in a process of its own, and `simulate.py` for all nodes."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Nodes as processes that talk over gRPC with TLS: ``python -m fedcomp.gossip node.toml`` runs one."""
+"""Nodes as processes that talk over gRPC with TLS: ``fedcomp gossip node.toml`` runs one."""
 
 from fedcomp.core import required
 

@@ -1,7 +1,7 @@
 """The files that a node writes for people and monitors, with the same names and rows as in a server's run.
 
 A node counts the bytes that it sends as uplink, and the bytes that it receives as downlink.  `nodes.json` has a row for each
-neighbour.  ``python -m deploy.monitor FOLDER`` shows these files.
+neighbour.  ``fedcomp monitor FOLDER`` shows these files.
 """
 
 import errno

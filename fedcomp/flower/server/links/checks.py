@@ -26,7 +26,7 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipp
             raise ValueError(f"{compressor!r} is no compressor; fedcomp.parse makes one from text")
         codec_id(compressor.entropy)  # raises for a code without a number
         if compressor.name in METHODS and not getattr(METHODS.about(compressor.name), link):
-            raise ValueError(f"{compressor} does not work as {link}; `python -m fedcomp methods` lists those that do")
+            raise ValueError(f"{compressor} does not work as {link}; `fedcomp methods` lists those that do")
     sums = reply_use_of(inner) is ReplyUse.INCREMENTS
     if uplink.memory.incremental != sums:
         sends, needs = ("whole updates", "increments") if sums else ("increments of an estimate", "whole updates")

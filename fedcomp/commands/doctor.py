@@ -1,7 +1,7 @@
 """Checks what a node or a server needs: libraries, the clock, and whether a SuperLink answers.
 
-python -m fedcomp doctor                                              # this machine
-python -m fedcomp doctor superlink.example:9092 --root-certificates ca.pem    # and the way to a SuperLink
+fedcomp doctor                                                         # this machine
+fedcomp doctor superlink.example:9092 --root-certificates ca.pem       # and the way to a SuperLink
 """
 
 import argparse
@@ -143,10 +143,10 @@ def _answer(connection: socket.socket) -> int | None:
     return head[3] if len(head) == HEAD else None
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each check; return 0, or 1 if one failed."""
     parser = argparse.ArgumentParser(
-        prog="python -m fedcomp doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="fedcomp doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
         "address", nargs="?", metavar="HOST:PORT", help="of a SuperLink: that of its Fleet API for nodes, 9092"

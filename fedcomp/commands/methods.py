@@ -1,0 +1,21 @@
+"""List every compression method: settings, paper, and its measured size and error.
+
+fedcomp methods
+fedcomp methods --markdown > docs/methods.md
+"""
+
+import argparse
+from collections.abc import Sequence
+
+from fedcomp.methods import markdown_lines, text_lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the list; return 0."""
+    parser = argparse.ArgumentParser(
+        prog="fedcomp methods", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--markdown", action="store_true", help="print the page docs/methods.md")
+    for line in markdown_lines() if parser.parse_args(arguments).markdown else text_lines():
+        print(line)
+    return 0
