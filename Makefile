@@ -1,4 +1,4 @@
-# make install | demo | test | quick ROOM=wire | flower-lowest | flower-highest | python-highest | system | chaos | fuzz | soak | lint | types | docs | clean
+# make install | demo | test | quick ROOM=wire | nightly | flower-lowest | flower-highest | python-highest | system | chaos | fuzz | soak | lint | types | docs | clean
 # Other settings of a demo: make demo ARGS='-c "uplink=stc(density=0.01)"'
 
 PYTHON ?= python3.11
@@ -17,7 +17,7 @@ WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Compiled modules are kept even where the environment says otherwise: the tests start dozens of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
-.PHONY: install demo test quick flower-lowest flower-highest flower-tests python-highest core-tests system chaos fuzz soak lint types mypy pyright docs clean
+.PHONY: install demo test quick nightly flower-lowest flower-highest flower-tests python-highest core-tests system chaos fuzz soak lint types mypy pyright docs clean
 
 install: $(STAMP)
 
@@ -40,6 +40,10 @@ quick: install
 	$(if $(ROOM),,$(error make quick needs a room, such as ROOM=wire))
 	$(PYTEST) -n 2 --dist worksteal $(addprefix tests/,$(ROOM) $(LAWS)) $(ARGS)
 
+# The cases that the mark `sample` leaves out of `make test` and `make system`: all together, half an hour.
+nightly: install
+	$(PYTEST) -m nightly -n 2 --dist loadfile $(ARGS)
+
 # The wheel with Flower's lowest version, in an environment without torch.
 flower-lowest:
 	test -x build/flower-lowest/bin/python || $(PYTHON) -m venv build/flower-lowest
@@ -51,7 +55,7 @@ flower-lowest:
 # Without the files that import torch, and without what calls nothing of Flower that other tests do not.
 flower-tests:
 	$(PYTEST) tests/flower $(addprefix --ignore ,$(shell grep -rlE --include='*.py' '^(import|from) torch' tests/flower)) \
-		-p no:cacheprovider -m 'not chaos and not system and not one_flower' $(ARGS)
+		-p no:cacheprovider -m 'not chaos and not system and not nightly and not one_flower' $(ARGS)
 
 # The highest version that the index can install, if it is not the one of constraints.txt, which `make test` runs with.
 flower-highest: install
@@ -82,7 +86,7 @@ core-tests:
 		$(addprefix wire/test_,adversaries.py bfloat16.py format.py fuzz.py golden.py hostile.py)) $(ARGS)
 
 system: install
-	$(PYTEST) $(shell grep -rl --include='*.py' 'mark\.system' tests) -m system -n 2 --dist loadfile $(ARGS)
+	$(PYTEST) $(shell grep -rl --include='*.py' 'mark\.system' tests) -m 'system and not nightly' -n 2 --dist loadfile $(ARGS)
 
 chaos: install
 	$(PYTEST) -m chaos -o faulthandler_timeout=0 $(ARGS)

@@ -2,6 +2,7 @@
 
 import gc
 import tomllib
+from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
 
@@ -18,6 +19,21 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases of a test that its mark `sample` leaves to `make nightly`: all but some that are evenly spread."""
+    cases = defaultdict[str, list[pytest.Item]](list)
+    for item in items:
+        if item.get_closest_marker("sample"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for of_test in cases.values():
+        count = next(of_test[0].iter_markers("sample")).args[0]
+        kept = {(2 * place + 1) * len(of_test) // (2 * count) for place in range(count)}
+        for place, item in enumerate(of_test):
+            if place not in kept:
+                item.add_marker("nightly")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -41,6 +41,7 @@ MIN_RATIO = {
 NEEDS = {"lora": "peft", "xgboost": "xgboost", "jax": "jax", "lightning": "lightning"}
 """Libraries of examples that `make install` does not install."""
 SHORT = ("scikit-learn", "gossip", "jax", "lightning", "xgboost")
+"""Examples that take a few seconds, whose full runs `make test` includes; `make system` has that of PyTorch."""
 MAX_ACCURACY_LOSS = 0.5
 """The accuracy, in percent, that compression may cost."""
 MAX_LOSS_RATIO = 1.02
@@ -136,7 +137,13 @@ def test_an_example_installs_what_it_imports_and_needs_the_public_face_alone(nam
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in SHORT else pytest.mark.system) for name in MIN_RATIO]
+    "name",
+    [
+        pytest.param(
+            name, marks=() if name in SHORT else pytest.mark.system if name == "pytorch" else pytest.mark.nightly
+        )
+        for name in MIN_RATIO
+    ],
 )
 @pytest.mark.filterwarnings("default")  # of the libraries
 def test_an_example_is_as_good_compressed_as_plain_for_far_fewer_bytes(
@@ -162,6 +169,18 @@ def test_an_example_is_as_good_compressed_as_plain_for_far_fewer_bytes(
         assert values["compressed_loss"] == pytest.approx(claims["compressed_loss"], rel=0.1)
     assert values["ratio"] >= MIN_RATIO[name]
     assert values["ratio"] == pytest.approx(claims["ratio"], rel=0.2)
+
+
+@pytest.mark.parametrize("name", sorted(set(MIN_RATIO) - {*SHORT, "pytorch"}))
+@pytest.mark.filterwarnings("default")  # of the libraries
+def test_two_rounds_of_an_example_run_plain_and_compressed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    skip_without(name)
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    run.main(str(EXAMPLES / name), "num-server-rounds=2")
+    output = capsys.readouterr().out
+    found = OUTPUT.fullmatch(output)
+    assert found, f"a node was refused or failed, or fedcomp warns:\n{output}"
+    assert numbers(found)["ratio"] > 1
 
 
 @pytest.mark.filterwarnings("default")  # of the libraries

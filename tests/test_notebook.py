@@ -36,6 +36,7 @@ def test_the_stored_notebook_is_small_and_was_run_in_order() -> None:
     assert sum(shown == ["image/png"] for _, shown in stored) == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.system
 def test_a_run_of_the_notebook_shows_what_is_stored(tmp_path: Path) -> None:
     if not EXECUTE.exists():

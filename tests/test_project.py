@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +48,32 @@ def test_every_command_of_the_workflow_exists() -> None:
     steps = [step for job in _read(".github/workflows/ci.yml")["jobs"].values() for step in job["steps"]]
     assert all(re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"]) for step in steps if "uses" in step)
     commands = [step["run"].split(maxsplit=1) for step in steps if "run" in step]
-    assert len(commands) == 2
+    assert len(commands) == 3
     for program, *arguments in commands:
         if program == "make":
-            [(target, setting)] = re.findall(r"^([\w-]+) (\w+)=", arguments[0])
+            [(target, setting)] = re.findall(r"^([\w-]+)(?: (\w+)=.*)?$", arguments[0])
             assert re.search(rf"^{target}:", makefile, re.MULTILINE)
-            assert re.search(rf"^{setting} \?= ", makefile, re.MULTILINE)
+            assert not setting or re.search(rf"^{setting} \?= ", makefile, re.MULTILINE)
         else:
             assert os.access(ROOT / program, os.X_OK)
+
+
+def test_a_sample_of_cases_and_the_nightly_ones_are_all_cases(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "test_cases.py").write_text(
+        """import pytest
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("case", range(10))
+def test_a_few(case): ...
+
+def test_whole(): ...
+"""
+    )
+    collect = [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", tmp_path, "--collect-only", "-q"]
+    found = []
+    for marks in ("not nightly", "nightly"):
+        done = subprocess.run([*collect, "-m", marks], capture_output=True, text=True, cwd=tmp_path, check=True)
+        found.append(set(re.findall(r"::(test_\S+)", done.stdout)))
+    assert found[0] == {"test_a_few[1]", "test_a_few[5]", "test_a_few[8]", "test_whole"}
+    assert found[1] == {f"test_a_few[{case}]" for case in range(10)} - found[0]

@@ -197,6 +197,7 @@ def test_the_programs_in_the_gossip_page_print_what_the_page_says(capsys: pytest
         assert f"```python\n{program}```\n\n```\n{capsys.readouterr().out}```" in page.read_text()
 
 
+@pytest.mark.nightly
 @pytest.mark.system
 def test_the_program_in_the_split_page_trains_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     """Machines round differently, so the numbers are those of the page more or less."""

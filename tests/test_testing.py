@@ -69,6 +69,7 @@ def test_every_method_keeps_the_contract(name: str) -> None:
     check_compressor(fedcomp.parse(name), sizes=(*SIZES, 40_003))  # the last is two blocks
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_setting_of_a_method_keeps_the_contract(text: str) -> None:
     check_compressor(fedcomp.parse(text), sizes=(1, 31, 1000), damage_up_to=100)
@@ -391,6 +392,7 @@ def test_the_lossy_code_changes_few_vectors() -> None:
     assert 0 < changed < 150
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_code_that_is_lossy_for_few_vectors_fails_for_every_seed(seed: int) -> None:
     compressor = custom(quantizer=Threshold(0), entropy=LossyFloat8())

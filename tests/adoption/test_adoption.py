@@ -14,7 +14,7 @@ MAX_LOSS_RATIO = 1.02
 """The loss after a compressed run over that after a plain one."""
 
 
-@pytest.mark.parametrize("app", [*APPS, *(pytest.param(app, marks=pytest.mark.system) for app in LONG_APPS)])
+@pytest.mark.parametrize("app", [*APPS, *(pytest.param(app, marks=pytest.mark.nightly) for app in LONG_APPS)])
 def test_an_app_is_as_good_compressed_as_plain_for_far_fewer_bytes(app: str) -> None:
     quickstart: Quickstart = import_module(f"tests.adoption.{app}").QUICKSTART
     plain, _ = quickstart.run(compress=False)

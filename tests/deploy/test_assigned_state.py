@@ -17,6 +17,7 @@ pytestmark = [
 PATIENCE_S = 300.0
 
 
+@pytest.mark.nightly
 def test_the_records_of_a_node_survive_an_app_that_assigns_its_state(tmp_path: Path) -> None:
     book = tmp_path / "book.json"
     app = app_of(Path(__file__).parent / "assigning_app", "app:server_app", "app:client_app", tmp_path / "app")

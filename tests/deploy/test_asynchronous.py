@@ -45,6 +45,7 @@ CONFIG: dict[str, Any] = {
 }
 
 
+@pytest.mark.nightly
 def test_a_frozen_node_holds_nobody_up_and_a_killed_one_loses_nothing(tmp_path: Path) -> None:
     book, run = tmp_path / "book", tmp_path / "runs" / "asynchronous"
     app = watching_app(tmp_path / "app")

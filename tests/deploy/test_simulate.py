@@ -87,6 +87,7 @@ def test_a_missing_dataset_is_one_sentence_and_leaves_no_folder(launcher: Launch
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.system
 def test_an_interrupted_run_ends_all_of_its_processes_and_says_how_to_continue(
     launcher: Launcher, tmp_path: Path

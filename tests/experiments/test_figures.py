@@ -169,6 +169,7 @@ def test_the_time_to_a_target_is_that_of_its_first_evaluation() -> None:
     assert time_to_target(study(*cells, given=[0.95])) is None
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "cells",
     [

@@ -12,6 +12,7 @@ from fedcomp.core import read_archive
 SHORT = ["--nodes", "3", "--rounds", "3"]
 
 
+@pytest.mark.nightly
 @pytest.mark.system
 def test_nodes_learn_and_a_second_run_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = ["--folder", str(tmp_path / "ring")]

@@ -60,6 +60,7 @@ class Attacked(Meddling):
         super().__init__(lambda reply: next(rounds)(reply), node=1, kind=kind, nodes=nodes)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("nodes", [NODES, 1])
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -79,6 +80,7 @@ def test_no_reply_ends_the_run(name: str, nodes: int) -> None:
         assert strategy.ledger.refused == strategy.ledger.by_node()[1].refused == len(attacks) - counting
 
 
+@pytest.mark.sample(12)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("nodes", [NODES, 1])
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -90,6 +92,7 @@ def test_no_evaluation_ends_the_run(name: str, nodes: int) -> None:
     assert not strategy.failed_rounds
 
 
+@pytest.mark.sample(51)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("attack", EXTREMES)

@@ -127,6 +127,7 @@ def check_bounded(measuring: Measuring) -> None:
     assert max(shares) > 0.5
 
 
+@pytest.mark.sample(8)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("name", UPLINKS)
 def test_no_update_is_longer_than_the_clipping_norm(name: str) -> None:

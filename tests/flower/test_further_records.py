@@ -109,6 +109,7 @@ def _asked(context: Context) -> Floats:
     return context.state.array_records["asked"]["sum"].numpy()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_under_all_faults_the_sum_of_what_arrived_and_the_residual_is_the_sum_of_what_was_asked(

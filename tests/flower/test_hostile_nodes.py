@@ -96,6 +96,7 @@ def _train(grid: LocalGrid, inner: str) -> tuple[CompressedStrategy, int]:
     return strategy, peak
 
 
+@pytest.mark.sample(1)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("inner", INNER)
 def test_replies_of_a_hostile_node_are_dropped_counted_and_logged_and_the_others_count(

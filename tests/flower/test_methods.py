@@ -48,6 +48,7 @@ def held(context: Context) -> np.ndarray[Any, Any]:
     return replica.vector
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", UPLINKS)
 def test_every_uplink_arrives_in_fewer_bytes_than_dense(name: str) -> None:
     strategy, _ = run(SMALL.get(name, name), "dense()")
@@ -58,6 +59,7 @@ def test_every_uplink_arrives_in_fewer_bytes_than_dense(name: str) -> None:
         assert strategy.ledger.uplink_bytes < 0.7 * strategy.ledger.dense_uplink_bytes
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", DOWNLINKS)
 def test_every_downlink_keeps_all_nodes_at_the_published_model_to_the_bit(name: str) -> None:
     strategy, grid = run("topk", name, rounds=6, fraction_train=0.5)
@@ -70,6 +72,7 @@ def test_every_downlink_keeps_all_nodes_at_the_published_model_to_the_bit(name: 
         assert held(context).tobytes() == published.tobytes()
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", UPLINKS)
 def test_equal_seeds_give_equal_bytes_and_other_seeds_other_bytes(name: str) -> None:
     vectors = []

@@ -34,6 +34,7 @@ def _strategy(*records: str) -> CompressedStrategy:
     return CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=dense, downlink=dense, records=chosen)
 
 
+@pytest.mark.sample(32)
 @pytest.mark.parametrize("in_memory", [False, True])
 @pytest.mark.parametrize("case", REPLIES, ids=lambda case: case.title)
 def test_a_reply_counts_or_the_run_ends_with_the_reason(case: ReplyCase, in_memory: bool) -> None:

@@ -96,6 +96,7 @@ def test_a_start_is_named_arrays_or_a_record(arrays: Arrays | ArrayRecord) -> No
     assert state_of(grid.contexts[1]).pending
 
 
+@pytest.mark.sample(2)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("memory", ["context", "in memory", "files"])
 @pytest.mark.parametrize("shared", [True, False])
@@ -179,6 +180,7 @@ def test_where_the_deltas_are_gone_a_late_node_gets_the_model() -> None:
     assert held_by(grid, 3) == held_by(grid, 1)
 
 
+@pytest.mark.sample(16)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("memory", ["context", "in memory", "files"])
 @pytest.mark.parametrize("faults", [*((one,) for one in Fault), (Fault.LOSE_REPLY,) * 3, (Fault.FORGET, Fault.CRASH)])

@@ -112,11 +112,13 @@ def check_frozen(strategy: CompressedStrategy, grid: LocalGrid, names: tuple[str
             assert {name: held[name].tobytes() for name in names} == start
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", UPLINKS)
 def test_no_uplink_moves_a_tensor_that_no_node_trained(name: str) -> None:
     check_frozen(*run(name, "dense()"))
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", DOWNLINKS)
 def test_no_downlink_moves_a_tensor_that_no_node_trained(name: str) -> None:
     check_frozen(*run("topk(density=0.1)", name))

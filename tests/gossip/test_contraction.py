@@ -55,6 +55,7 @@ def found(request: pytest.FixtureRequest) -> Choco | DeepSqueeze:
     return find_step_size(GRAPH, parse_method(request.param), (SHAPE,))
 
 
+@pytest.mark.sample(8)
 def test_the_step_size_that_is_found_brings_models_together_and_keeps_them_so(found: Choco | DeepSqueeze) -> None:
     """The models of CHOCO come closer without end; the distance of Deep-Squeeze falls to a floor and stays there."""
     distances = averaged(found, 100)
@@ -67,6 +68,7 @@ def test_the_step_size_that_is_found_brings_models_together_and_keeps_them_so(fo
         assert last < 1.3 * float(np.mean(distances[50:70]))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("text", ["drive(feedback=True)", "efsign()", "qsgd(levels=7, bucket=64, feedback=True)"])
 def test_the_floor_of_deep_squeeze_is_proportional_to_its_step_size_and_to_the_norm_of_the_models(text: str) -> None:
     def floor(step_size: float, common: float, use: str = f"deep_squeeze({text})") -> float:
@@ -78,6 +80,7 @@ def test_the_floor_of_deep_squeeze_is_proportional_to_its_step_size_and_to_the_n
     assert floor(0.25, common=10, use="choco(drive())") < 1e-3 * whole
 
 
+@pytest.mark.sample(10)
 def test_nodes_that_train_learn_together_what_none_of_them_knows(found: Choco | DeepSqueeze) -> None:
     """Node i moves towards a target of its own; the mean of the targets is what all of them should learn."""
     rng = np.random.default_rng(3)

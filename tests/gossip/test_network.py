@@ -113,6 +113,7 @@ def test_on_the_complete_graph_dense_gossip_is_federated_averaging() -> None:
             np.testing.assert_allclose(net.model(node)["w"], average, atol=1e-6)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["choco topk", "choco qsgd", "choco eden"])
 def test_without_training_all_models_become_their_mean_however_few_entries_are_sent(name: str) -> None:
     net = network(METHODS[name])

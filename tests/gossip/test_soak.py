@@ -16,6 +16,7 @@ SEED = 20
 KINDS = ("gossip",)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("part", range(2))
 def test_no_faults_break_a_law(part: int) -> None:
     result = soak.soak(SEED, 100 * part, lambda result: result.trials == 6, KINDS)

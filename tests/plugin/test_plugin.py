@@ -49,6 +49,7 @@ def test_a_broken_plugin_is_named_in_one_log_line_and_the_methods_of_fedcomp_wor
     assert "absent = no_module" in absent
 
 
+@pytest.mark.nightly
 @pytest.mark.system
 def test_flowers_simulation_trains_with_the_method_of_a_plugin(python: Path, tmp_path: Path) -> None:
     config = f"uplink=int8() downlink=int8() num-rounds=2 fraction-train=0.5 runs-dir={tmp_path} run-name=run"

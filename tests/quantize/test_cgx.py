@@ -50,6 +50,7 @@ def test_one_bit_is_the_least_and_the_largest() -> None:
     assert one_layer(1, 4, np.array([-2, 1, 6, 1.9], np.float32)).dense().tolist() == [-2, -2, 6, -2]
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("scale", [1e-42, 1e-30, 1.0, 1e30, 3.2e38])
 @pytest.mark.parametrize("shift", [0.0, 0.9])
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])

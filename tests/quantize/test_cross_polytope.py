@@ -93,6 +93,7 @@ def test_the_minimal_scale_leaves_the_least_error(bits: float) -> None:
         assert error(quantized.dense() * np.float32(factor), value) > error(quantized.dense(), value)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("bits", "kind"), [(0.5, "Gaussian"), (0.3, "lognormal"), (0.1, "sparse"), (0.03, "ramp")])
 def test_errors_of_four_hundred_seeds_cancel(bits: float, kind: str) -> None:
     value = vector(kind, SMALL)
@@ -100,6 +101,7 @@ def test_errors_of_four_hundred_seeds_cancel(bits: float, kind: str) -> None:
     assert of_mean == pytest.approx(float(each.mean()) / 400, rel=0.1)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("kind", "most"), [("sparse", 0.002), ("lognormal", 0.005), ("Student t", 0.002)])
 def test_heavy_tailed_vectors_have_little_bias(kind: str, most: float) -> None:
     """Without `spread`, the squared bias of the lognormal vector would be 0.3 of its squared norm."""
@@ -202,6 +204,7 @@ def test_huge_entries_and_their_residuals_stay_within_float32_and_can_be_read(bi
                 assert np.isfinite(value - found).all()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("others", [0, 1e-3, 0.1])
 def test_one_large_entry_keeps_the_bound_and_leaves_the_others_as_they_are(others: float) -> None:
     value = vector("Gaussian", 1 << 12) * np.float32(others / 64)

@@ -97,6 +97,7 @@ def test_less_than_a_bit_has_the_error_of_the_subset_as_well(bits: float) -> Non
     assert minimal == pytest.approx(1 - bits * (1 - DISTORTION[1]), abs=spread * bits)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("bits", "kind"),
     [(1, "Gaussian"), (1, "lognormal"), (1, "sparse"), (2, "lognormal"), (1.5, "sparse"), (0.5, "Gaussian")],

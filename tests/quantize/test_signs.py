@@ -63,6 +63,7 @@ def test_a_contracting_terngrad_has_no_clip() -> None:
         TernGrad(2.5, shrunk=True)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("entries", [[1.1], [1.01] * 3, [1.0] + [0.2] * 7, [1.01] + [0.1] * 30, [1.01, *[0.05] * 100]])
 @pytest.mark.parametrize("scaler", ["own", "power"])
 def test_terngrads_error_is_as_declared_where_it_is_largest(scaler: str, entries: list[float]) -> None:

@@ -332,6 +332,7 @@ def test_connected_nodes_need_no_waiting() -> None:
     assert wait_for_nodes(LocalGrid(client_app, 3), 2, timeout_s=0.0) == 3
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_runs_compressed(short: Config, tmp_path: Path, strategy: str) -> None:
     uplink = "ef21(density=0.02)" if strategy == "ef21" else "stc(density=0.02)"

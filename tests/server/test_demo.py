@@ -33,6 +33,7 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> tuple[float, dict[str, An
     return _run(app_of(ROOT)["config"] | {"min-nodes": NODES} | links, tmp_path_factory.mktemp("dense"))
 
 
+@pytest.mark.nightly
 @pytest.mark.system
 def test_the_default_is_as_accurate_as_dense_and_sends_a_fiftieth_up(
     config: dict[str, Any], tmp_path: Path, dense: tuple[float, dict[str, Any]]

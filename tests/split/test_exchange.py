@@ -94,6 +94,7 @@ class Faults:
         return [*late, reply, *([reply] if kind == "reply twice" else [])]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "settings", [SETTINGS, SplitSettings(fedcomp.cgx(bits=2), direct=True, batch_size=8, steps=12)]
 )

@@ -32,6 +32,7 @@ from tests.wire.specimens import TEXTS
 METHODS = [STC, fedcomp.stc(density=0.3), fedcomp.topk(density=0.1, values="natural")]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("compressor", METHODS, ids=str)
 @pytest.mark.parametrize("off_grid", [0, 13])
 def test_every_route_from_every_version_ends_in_the_same_bits(compressor: Compressor, off_grid: int) -> None:
@@ -113,6 +114,7 @@ def jump_of_one_sum(deltas: tuple[Frame, ...], replica: Replica) -> bytes | None
     return replica.jump_frame(begin, steps, exact=has_exact).to_bytes()
 
 
+@pytest.mark.sample(33)
 @pytest.mark.parametrize("most", [jumps.MAX_DECODED_BYTES, 1000, 0])
 @pytest.mark.parametrize("off_grid", [0, 31])
 @pytest.mark.parametrize("text", [text for text in TEXTS if fedcomp.parse(text).memory == RESIDUAL])

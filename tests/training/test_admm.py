@@ -194,6 +194,7 @@ def test_a_node_keeps_a_dual_for_each_weight_matrix() -> None:
         assert dual.abs().max() > 0
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rho", [1, 4])
 def test_trained_weights_are_worth_more_than_rounded_ones(rho: float) -> None:
     """Least squares with correlated inputs, where the nearest ternary weights are not the best ones."""

@@ -184,6 +184,7 @@ def test_batch_normalization_is_by_ranges_in_training_unless_asked_otherwise(nor
     assert "forward" not in vars(model[0])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "rate", "steps"),
     [("mlp", 0.05, 60), ("cnn", 0.05, 80), ("cnn_bn", 0.05, 40), ("lora", 0.05, 40), ("lstm", 0.2, 45)],

@@ -310,6 +310,7 @@ def marks_of(text: str, trait: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.system] if trait in COMPILED and EXPECTED[text, trait] == "works" and slow else []
 
 
+@pytest.mark.sample(90)
 @pytest.mark.filterwarnings(
     "ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"
 )  # of the compiler

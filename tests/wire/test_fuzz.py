@@ -28,6 +28,7 @@ def test_a_mutant_is_the_same_on_every_run() -> None:
     assert mutant(SEED, 3) != mutant(SEED + 1, 3)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("part", range(4))
 def test_mutants_are_refused_or_lead_to_a_valid_result(part: int) -> None:
     tally, failures = work(SEED, range(part * 500, part * 500 + 500), KINDS)
@@ -41,6 +42,7 @@ def test_mutants_are_refused_or_lead_to_a_valid_result(part: int) -> None:
     assert {n for _, n in tally} >= set(SIZES[:2])
 
 
+@pytest.mark.sample(32)
 @pytest.mark.parametrize("number", specimens.numbers(MODEL))
 def test_undamaged_bodies_of_every_form_take_at_most_four_times_the_model(number: int) -> None:
     codec, body = specimens.body(MODEL, number)

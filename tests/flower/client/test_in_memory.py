@@ -38,6 +38,7 @@ def _bytes(totals: Traffic) -> tuple[int, ...]:
     return totals.uplink_bytes, totals.downlink_bytes, totals.catch_up_bytes, totals.dense_bytes, totals.refused
 
 
+@pytest.mark.sample(1)
 @pytest.mark.one_flower
 @pytest.mark.parametrize(
     ("uplink", "downlink"),

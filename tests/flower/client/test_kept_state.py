@@ -151,6 +151,7 @@ def _expected() -> tuple[list[float], list[float]]:
     return train(LocalGrid(app(None, ""), NODES))
 
 
+@pytest.mark.sample(27)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("where", HANDLERS)
 @pytest.mark.parametrize("habit", HABITS)
@@ -180,6 +181,7 @@ def test_a_model_of_the_nodes_own_may_be_made_by_an_app_that_clears_its_state() 
     assert all("mine" in context.state for context in grid.contexts.values())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("store", STORES)
 def test_the_state_of_split_learning_outlives_it_too(store: str, tmp_path: Path) -> None:
     runs = [Run(), Run()]

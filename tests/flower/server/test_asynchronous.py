@@ -109,6 +109,7 @@ def test_the_weight_of_a_late_update(staleness: int, exponent: float, weight: fl
 # ---- laws ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("inner", [FedAvg, FedAdam, FedMedian])
 @pytest.mark.parametrize("speeds", [None, SPEEDS])
@@ -157,6 +158,7 @@ def test_a_late_update_arrives_whole_in_the_end_by_hand() -> None:
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.one_flower
 @pytest.mark.parametrize(
     ("uplink", "exponent", "returns"),

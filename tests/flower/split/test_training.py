@@ -33,6 +33,7 @@ def in_folders(path: Path) -> Any:
     return config
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_several_nodes_train_one_model(mode: LowerParts) -> None:
     run = Run(SplitSettings(fedcomp.cgx(bits=2), batch_size=8, steps=6, learning_rate=0.5), lower_parts=mode)
@@ -83,6 +84,7 @@ def test_without_compression_the_upper_part_and_the_lower_ones_train_as_by_hand(
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(4))
 def test_lost_and_repeated_messages_and_crashes_change_no_bit(seed: int, mode: LowerParts) -> None:
@@ -153,6 +155,7 @@ def test_a_restarted_node_continues_from_its_files(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "1" / "split").iterdir()) == [".lock", "rows", "state"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("damage", ["rows gone", "rows cut", "rows flipped", "state cut", "state gone"])
 def test_damaged_files_are_found_and_repaired(damage: str, tmp_path: Path) -> None:
     run, nodes = Run(), grid(2, in_folders(tmp_path))

@@ -100,6 +100,7 @@ def _initial(*, counter: bool = True) -> ArrayRecord:
     return record
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_wrapped_with_dense_both_ways_the_results_are_those_of_the_unwrapped_strategy(name: str) -> None:
     counter = name != "differential privacy"  # Flower's clipping refuses integers, wrapped or not
@@ -123,6 +124,7 @@ def test_wrapped_with_dense_both_ways_the_results_are_those_of_the_unwrapped_str
         assert dict(mine) == pytest.approx(dict(theirs), rel=1e-3)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "differential privacy"])
 def test_wrapped_with_stc_trains(name: str) -> None:

@@ -124,6 +124,7 @@ def test_replies_count_only_in_the_round_that_configure_train_began(make: Make) 
         strategy.aggregate_train(1, [reply])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.one_flower
 @every
 def test_under_lossy_links_the_model_stays_finite_and_keeps_changing(make: Make) -> None:

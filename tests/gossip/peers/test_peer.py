@@ -394,6 +394,7 @@ def run_round(
             graph.peers[number].mix()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", METHODS)
 @pytest.mark.parametrize("seed", range(6))
 def test_faults_of_all_kinds_leave_the_mean_as_it_is(

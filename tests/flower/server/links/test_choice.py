@@ -160,6 +160,7 @@ def test_entries_that_never_change_make_no_model_larger(tmp_path: Path) -> None:
     assert ratios == pytest.approx([1.0] * 10, rel=0.1), "as exact as a distance between two sketches"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("later", "grows"), [(1.0, False), (0.001, True)])
 def test_a_model_that_would_be_published_late_is_sent_with_a_higher_density(later: float, grows: bool) -> None:
     """What is left of large changes is late by many of the small ones that follow."""
@@ -476,6 +477,7 @@ def test_with_a_fixed_density_returning_nodes_fetch_more_than_they_send() -> Non
     assert fetched_per_sent(plain, 15) > 3
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("balance", [1.0, 2.0])
 def test_returning_nodes_fetch_in_balance_with_what_they_send(balance: float) -> None:
     strategy, _, used = balanced_run(fedcomp.balanced(fedcomp.stc(density=0.1), balance), 80)
@@ -486,6 +488,7 @@ def test_returning_nodes_fetch_in_balance_with_what_they_send(balance: float) ->
     assert strategy.compressors == (str(UPLINK), used[-1])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("share", [0.2, 1.0])
 def test_what_nodes_fetch_to_evaluate_counts(share: float) -> None:
     random.seed(5)

@@ -92,6 +92,7 @@ def fetched_per_sent(strategy: CompressedStrategy) -> float:
     return sum(row.downlink_bytes for row in rows) / sum(row.uplink_bytes for row in rows)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("mode", "versions", "balance", "density"),
     [

@@ -49,6 +49,7 @@ def _strategy(inner: Strategy, **more: Any) -> CompressedStrategy:
     return CompressedStrategy(inner, uplink=uplink, downlink=stc, **more)
 
 
+@pytest.mark.sample(7)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("name", INNER)

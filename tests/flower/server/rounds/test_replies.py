@@ -80,6 +80,7 @@ def _with_a_silent_node(inner: str) -> tuple[Meddling, CompressedStrategy]:
     return _trained(inner, lambda reply: [])
 
 
+@pytest.mark.sample(44)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("inner", INNER)
 @pytest.mark.parametrize("name", MISFITS)
@@ -98,6 +99,7 @@ def test_a_reply_that_does_not_fit_is_dropped_counted_and_logged_and_the_round_c
     _conserved(grid, Watching(), node=2)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("inner", [*INNER, "an override"])
 @pytest.mark.parametrize("name", ODD_METRICS)
 def test_an_update_with_odd_metrics_counts_and_the_metrics_of_the_others_are_as_they_were(
