@@ -1,0 +1,54 @@
+"""Adapters of large models have the shapes of their configurations and the values of a real training."""
+
+import numpy as np
+import pytest
+
+from benchmarks import adapters, small_adapter
+from benchmarks.adapters import SHAPES, Enlarged, Plan, Recorded, measured
+from benchmarks.small_adapter import SmallTraining
+
+PLAN = Plan(nodes=4, per_round=2, rounds=2)
+LINKS = "crosspolytope(bits=0.15) stc(density=0.02)"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_adapter, "BASE_STEPS", 5)
+    monkeypatch.setattr(small_adapter, "STEPS", 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "entries"),
+    [
+        ("0.5B", 24 * 32 * (896 + 896 + 896 + 128)),
+        ("3B", 28 * 32 * (3072 + 3072 + 3072 + 1024)),
+        ("7B", 32 * 32 * (4096 + 4096 + 4096 + 1024)),
+    ],
+)
+@pytest.mark.usefixtures("quick")
+def test_a_large_adapter_has_the_shapes_of_its_model_and_the_rows_and_columns_of_the_small_one(
+    model: str, entries: int
+) -> None:
+    small = SmallTraining(nodes=1).adapter
+    enlarge = Enlarged(SHAPES[model])
+    large = enlarge(small)
+    assert sum(array.size for array in large.values()) == entries
+    assert large["layers.0.query.a"].shape == (32, SHAPES[model].hidden)
+    assert large["layers.1.value.b"].shape == (SHAPES[model].values, 32)
+    columns = {column.tobytes() for column in small["blocks.1.query.a"].T}
+    assert {column.tobytes() for column in large["layers.1.query.a"].T} <= columns
+    twice = enlarge({name: 2 * array for name, array in small.items()})
+    assert all(np.array_equal(twice[name], 2 * array) for name, array in large.items()), "the same rows each time"
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_nodes_of_a_large_model_send_what_those_of_the_small_one_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = Recorded(PLAN, ["dense() dense()", LINKS])
+    assert len(recorded.updates) == PLAN.rounds * PLAN.per_round
+    assert list(recorded.losses) == ["before", "plain Flower", "dense() dense()", LINKS]
+    assert recorded.losses["plain Flower"] == pytest.approx(recorded.losses["dense() dense()"], rel=1e-4)
+    assert recorded.losses["plain Flower"] < recorded.losses["before"]
+    monkeypatch.setitem(adapters.SHAPES, "tiny", adapters.Shape(2, 16, 16, 8))
+    row = measured("tiny", PLAN, LINKS, recorded)
+    assert row["entries"] == f"{2 * 32 * (16 + 16 + 16 + 8):,}"
+    assert float(str(row["smaller"]).removesuffix("x")) > 20
