@@ -51,10 +51,10 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return hidden states (batch, length, width)."""
         normed = self.first(x)
-        parts = (
+        query, key, value = (
             layer(normed).unflatten(-1, (HEADS, -1)).transpose(1, 2) for layer in (self.query, self.key, self.value)
         )
-        mixed = functional.scaled_dot_product_attention(*parts, is_causal=True)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.output(mixed.transpose(1, 2).flatten(2))
         return x + cast(Tensor, self.narrow(functional.gelu(self.wide(self.second(x)))))
 
@@ -94,7 +94,8 @@ class SmallTraining:
                 _step(self.model, optimizer, batch)
             self.model.requires_grad_(False)
             for block in self.model.blocks:
-                block.query, block.value = Lora(block.query), Lora(block.value)
+                for name in ("query", "value"):
+                    setattr(block, name, Lora(cast(nn.Linear, getattr(block, name))))
 
     @property
     def adapter(self) -> Adapter:

@@ -9,10 +9,11 @@ import logging
 import random
 import sys
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from flwr.app import Context, RecordDict
@@ -31,11 +32,21 @@ def read(folder: Path, *settings: str) -> tuple[dict[str, Any], dict[str, Any]]:
     tool: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["tool"] if path.is_file() else {}
     if "flwr" not in tool:
         raise ValueError(f"there is no Flower app in {folder}; name a folder such as examples/pytorch")
-    config: dict[str, Any] = tool["flwr"]["app"]["config"]
-    changed = tomllib.loads("\n".join(settings))
+    config = _flat(tool["flwr"]["app"]["config"])
+    changed = _flat(tomllib.loads("\n".join(settings)))
     if unknown := set(changed) - set(config):
         raise ValueError(f"{folder.name} has no setting {', '.join(sorted(unknown))}; it has {', '.join(config)}")
     return tool, config | changed
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the settings of a table and those within it, as in "model.name", the way Flower hands them to an app."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= (
+            _flat(cast(dict[str, Any], value), f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        )
+    return flat
 
 
 def run(folder: Path, *settings: str) -> None:

@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="of the command")
     parser.add_argument("--version", action="version", version=f"fedcomp {__version__}")
     options = parser.parse_args(arguments)
-    name, rest = options.command, options.arguments
+    name: str = options.command
+    rest: list[str] = options.arguments
     if name not in COMMANDS:
         if name != "-" and not Path(name).exists() and (near := get_close_matches(name, COMMANDS, 1)):
             parser.error(f"{name!r} is neither a command nor a file; did you mean {near[0]!r}?")
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _epilog() -> str:
-    lines = []
+    lines: list[str] = []
     for title, commands in (("anywhere:", ANYWHERE), ("in fedcomp's folder, after `make install`:", IN_FOLDER)):
         lines += ["", title]
         for name, (_, summary, example) in commands.items():

@@ -44,8 +44,8 @@ SHORT = ("scikit-learn", "gossip", "jax", "lightning", "xgboost")
 """Examples that take a few seconds, whose full runs `make test` includes; `make system` has that of PyTorch."""
 MAX_ACCURACY_LOSS = 0.5
 """The accuracy, in percent, that compression may cost."""
-MAX_LOSS_RATIO = 1.02
-"""The loss after a compressed run over that after a plain one."""
+MAX_LOSS_RATIO = {"lightning": 1.02, "lora": 1.05}
+"""The largest loss after a compressed run, over that after a plain one."""
 MIN_ACCURACY = 85
 MACHINES = 2.5
 """How far the accuracy, in percent, may be from that of the README: machines round differently."""
@@ -131,7 +131,7 @@ def test_an_example_installs_what_it_imports_and_needs_the_public_face_alone(nam
     assert {module for module in modules if module.startswith("fedcomp")} <= face
     project = tomllib.loads((EXAMPLES / name / "pyproject.toml").read_text())["project"]
     installed = {re.split(r"[\[<>=]", text)[0] for text in project["dependencies"]}
-    packages = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu"}
+    packages = {"flwr_datasets": "flwr-datasets", "sklearn": "scikit-learn", "xgboost": "xgboost-cpu"}
     top = {module.split(".")[0] for module in modules} - {"numpy"}
     assert {packages.get(each, each) for each in top} == installed
 
@@ -165,7 +165,7 @@ def test_an_example_is_as_good_compressed_as_plain_for_far_fewer_bytes(
         assert values["compressed"] >= values["plain"] - MAX_ACCURACY_LOSS
         assert values["compressed"] == pytest.approx(claims["compressed"], abs=MACHINES)
     else:
-        assert values["compressed_loss"] <= MAX_LOSS_RATIO * values["plain_loss"]
+        assert values["compressed_loss"] <= MAX_LOSS_RATIO[name] * values["plain_loss"]
         assert values["compressed_loss"] == pytest.approx(claims["compressed_loss"], rel=0.1)
     assert values["ratio"] >= MIN_RATIO[name]
     assert values["ratio"] == pytest.approx(claims["ratio"], rel=0.2)
@@ -191,18 +191,29 @@ def test_peft_loads_the_adapter_that_the_lora_example_saves_and_the_model_is_a_s
     folder = EXAMPLES / "lora"
     sys.path.insert(0, str(folder))
     task, peft = import_module("lora_example.task"), import_module("peft")
-    base, tokenizer = task.load_model("")
-    base.unload().save_pretrained(tmp_path / "base")
+    base, tokenizer = task.small_model()
+    base.save_pretrained(tmp_path / "base")
     tokenizer.save_pretrained(tmp_path / "base")
-    short = ("num-server-rounds=1", "local-steps=1", f"model='{tmp_path}/base'", f"save-to='{tmp_path}/adapter'")
+    rounds = ("num-server-rounds=1", "train.training-arguments.max-steps=1")
+    short = (*rounds, f"model.name='{tmp_path}/base'", f"save-to='{tmp_path}/adapter'")
     run.run(folder, *short)
     loss = re.search(r"loss ([\d.]+)\n", capsys.readouterr().out)
     assert loss
     loaded = import_module("transformers").AutoModelForCausalLM.from_pretrained(tmp_path / "base")
     model = peft.PeftModel.from_pretrained(loaded, tmp_path / "adapter")
-    assert task.test(model, tokenizer, task.load_texts(-1)) == pytest.approx(float(loss[1]), abs=1e-3)
+    texts = task.load_texts({"static.dataset.name": ""}, -1)
+    assert task.test(model, tokenizer, texts, 512) == pytest.approx(float(loss[1]), abs=1e-3)
     with model.disable_adapter():
-        assert task.test(model, tokenizer, task.load_texts(-1)) > float(loss[1]) + 0.01, "the adapter does something"
+        assert task.test(model, tokenizer, texts, 512) > float(loss[1]) + 0.01, "the adapter does something"
+
+
+def test_the_settings_of_flowertune_are_settings_of_the_lora_example() -> None:
+    folder = EXAMPLES / "lora"
+    text = (folder / "flowertune.toml").read_text()
+    config = run.read(folder, text)[1]
+    assert config["model.name"] == "mistralai/Mistral-7B-v0.3"
+    assert config["static.dataset.name"] == "flwrlabs/alpaca-gpt4"
+    assert (config["num-server-rounds"], config["strategy.fraction-train"], config["compress"]) == (200, 0.1, True)
 
 
 @pytest.mark.parametrize(

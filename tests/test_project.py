@@ -70,7 +70,16 @@ def test_a_few(case): ...
 def test_whole(): ...
 """
     )
-    collect = [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", tmp_path, "--collect-only", "-q"]
+    collect = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        str(tmp_path),
+        "--collect-only",
+        "-q",
+    ]
     found = []
     for marks in ("not nightly", "nightly"):
         done = subprocess.run([*collect, "-m", marks], capture_output=True, text=True, cwd=tmp_path, check=True)

@@ -2,23 +2,27 @@
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
 from fedcomp.flower import CompressionMod
-from lora_example.task import load_model, load_texts
+from lora_example.task import get_adapter, load_model, load_texts, set_adapter
 from lora_example.task import train as train_fn
 
-app = ClientApp(mods=[CompressionMod()])  # <-- fedcomp
+
+def first_adapter(context: Context) -> ArrayRecord:
+    """Return the adapter with which training starts: each node makes it, so that it is not sent."""
+    return get_adapter(load_model(context.run_config)[0])
+
+
+app = ClientApp(mods=[CompressionMod(start=first_adapter)])  # <-- fedcomp
 
 
 @app.train()
 def train(msg: Message, context: Context) -> Message:
-    """Train the adapter on local data; the base model never travels."""
-    config = context.run_config
-    model, tokenizer = load_model(config["model"])
-    set_peft_model_state_dict(model, msg.content["arrays"].to_torch_state_dict())
-    texts = load_texts(context.node_config["partition-id"])
-    loss = train_fn(model, tokenizer, texts, config["local-steps"], config["learning-rate"], config["batch-size"])
+    """Train the adapter on local data."""
+    config, node = context.run_config, context.node_config
+    model, tokenizer = load_model(config)
+    set_adapter(model, msg.content["arrays"])
+    texts = load_texts(config, node["partition-id"], node["num-partitions"])
+    loss = train_fn(model, tokenizer, texts, config, msg.content["config"]["server-round"])
     metrics = MetricRecord({"train_loss": loss, "num-examples": len(texts)})
-    adapter = ArrayRecord(get_peft_model_state_dict(model))
-    return Message(RecordDict({"arrays": adapter, "metrics": metrics}), reply_to=msg)
+    return Message(RecordDict({"arrays": get_adapter(model), "metrics": metrics}), reply_to=msg)
