@@ -69,7 +69,7 @@ RULES = {
     "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower.compat fedcomp.tasks
         clients.devices clients.plug_ins server.evaluate server.fit server.folder server.settings server.split""",
     "deploy/stop_report.py": "server.folder server.run_status",
-    "deploy/monitor/": """prometheus_client rich fedcomp.core fedcomp.sync
+    "deploy/monitor/": """numpy prometheus_client rich fedcomp.core fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
     "benchmarks/": """numpy torch flwr matplotlib pandas psutil seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data
         fedcomp.flower fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app

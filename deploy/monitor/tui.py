@@ -1,7 +1,9 @@
 """A run on a terminal: its progress, the bytes that it sent, and the nodes that lost replies."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
@@ -22,12 +24,55 @@ BARS = "▁▂▃▄▅▆▇█"
 LOST = "lost replies"
 
 
-def render(view: RunSnapshot, height: int | None = None) -> Group:
+def _by_lost(row: NodeStatus) -> tuple[Any, ...]:
+    return not row.absent, not _num_lost(row), row.partition is None, row.partition or 0, row.node
+
+
+ORDERS: dict[str, Callable[[NodeStatus], Any]] = {
+    LOST: _by_lost,
+    "up": lambda row: -row.traffic.uplink_bytes,
+    "down": lambda row: -row.traffic.downlink_bytes,
+    "catch-up": lambda row: -row.traffic.catch_up_bytes,
+    "version": lambda row: -1 if row.version is None else row.version,
+    "node": lambda row: row.node,
+}
+"""The orders of the table of nodes: by replies that were lost, by most bytes, by the oldest version, by id."""
+KEYS = {
+    "\x1b[A": -1,
+    "k": -1,
+    "\x1b[B": 1,
+    "j": 1,
+    "\x1b[5~": -20,
+    "b": -20,
+    "\x1b[6~": 20,
+    " ": 20,
+    "g": -(10**9),
+    "G": 10**9,
+}
+"""Keys that scroll, and by how many nodes: arrows, pages, and the first and the last node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where the table of nodes is: its order, and how many nodes are above the screen."""
+
+    order: str = LOST
+    above: int = 0
+
+    def after(self, key: str, nodes: int) -> "Position":
+        """Return the position after `key`, in a table of `nodes` nodes; keys without a meaning change nothing."""
+        if key == "s":
+            orders = list(ORDERS)
+            return Position(orders[(orders.index(self.order) + 1) % len(orders)])
+        return replace(self, above=min(max(self.above + KEYS.get(key, 0), 0), max(nodes - 1, 0)))
+
+
+def render(view: RunSnapshot, height: int | None = None, position: Position = Position()) -> Group:
     """Return the view for a screen of `height` lines; without a height, show every node."""
     rows = None if height is None else max(height - OTHER_LINES, 2)
     shown = min(MAX_ROUNDS, len(view.rounds), MAX_ROUNDS if rows is None else max(rows // 2, 1))
     rest = None if rows is None else max(rows - shown, 1)
-    return Group(*_head(view), Text(), _rounds(view.rounds, shown), Text(), *_nodes(view, rest))
+    return Group(*_head(view), Text(), _rounds(view.rounds, shown), Text(), *_nodes(view, rest, position))
 
 
 def _head(view: RunSnapshot) -> list[RenderableType]:
@@ -119,15 +164,13 @@ def _rounds(rounds: Sequence[RoundRecord], shown: int) -> Table:
     return table
 
 
-def _nodes(view: RunSnapshot, max_rows: int | None) -> list[RenderableType]:
-    """Return the table of nodes, those with lost replies first, and a line that counts those not shown."""
+def _nodes(view: RunSnapshot, max_rows: int | None, position: Position) -> list[RenderableType]:
+    """Return the table of nodes from `position` on, and a line that counts those not shown."""
     if not view.nodes:
         return [Text("nothing is known of the nodes yet", style="dim")]
-    rows = sorted(
-        view.nodes,
-        key=lambda row: (not row.absent, not _num_lost(row), row.partition is None, row.partition or 0, row.node),
-    )
-    kept = rows if max_rows is None else rows[:max_rows]
+    rows = sorted(view.nodes, key=ORDERS[position.order])
+    above = 0 if max_rows is None else max(min(position.above, len(rows) - max_rows), 0)
+    kept = rows if max_rows is None else rows[above : above + max_rows]
     table = _table("node", "part", "up", "down", "catch-up", "version", "seen", LOST)
     for row in kept:
         table.add_row(
@@ -140,8 +183,10 @@ def _nodes(view: RunSnapshot, max_rows: int | None) -> list[RenderableType]:
             style="red" if row.absent else "",
         )
     left = len(rows) - len(kept)
-    lossy = sum(1 for row in rows[len(kept) :] if _num_lost(row))
+    lossy = sum(1 for row in (*rows[:above], *rows[above + len(kept) :]) if _num_lost(row))
     more = f"{left} more nodes, {f'{lossy} of them with' if lossy else 'none with'} lost replies"
+    if above or position.order != LOST:
+        more += f"; from the {above + 1}th, sorted by {position.order}"
     return [table, *([Text(more, style="dim")] if left else [])]
 
 

@@ -3,12 +3,14 @@
 import io
 import json
 import os
+import pty
 import socket
+import termios
 import threading
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from flwr.app import Context, RecordDict
@@ -16,8 +18,9 @@ from rich.console import Console
 
 from clients.app import app as client_app
 from deploy.monitor.__main__ import main, watch
+from deploy.monitor.keyboard import keyboard
 from deploy.monitor.snapshot import RunSnapshot, read_run
-from deploy.monitor.tui import render
+from deploy.monitor.tui import ORDERS, Position, render
 from fedcomp.flower import LocalGrid
 from fedcomp.sync import Traffic
 from server.app import app as server_app
@@ -290,29 +293,60 @@ def test_damaged_files_are_refused_in_one_sentence(
     assert error.count("\n") == 1
 
 
-def test_prometheus_gets_metrics_of_the_run_and_of_each_node(folder: RunFolder) -> None:
-    metrics = pytest.importorskip("deploy.monitor.prometheus", exc_type=ImportError)
-    for number in range(3):
-        folder.append(record(number))
-    write_status(
-        folder,
-        "running",
-        NodeStatus(11, 0, 3, 2, traffic=Traffic(1234)),
-        NodeStatus(12, absent=True, traffic=Traffic(missing=2)),
+@pytest.mark.parametrize(
+    ("order", "first"), [("lost replies", 3), ("up", 2), ("down", 1), ("catch-up", 1), ("version", 3), ("node", 1)]
+)
+def test_the_nodes_are_sorted_by_the_column_that_is_chosen(order: str, first: int) -> None:
+    nodes = (
+        NodeStatus(1, version=4, traffic=Traffic(10, 30, 5)),
+        NodeStatus(2, version=3, traffic=Traffic(20, 20)),
+        NodeStatus(3, version=2, absent=True, traffic=Traffic(5, 10)),
     )
-    with metrics.serving(lambda: read_run(folder.path), "127.0.0.1", 0) as port:
-        lines = fetch(port).splitlines()
-    for line in (
-        "fedcomp_round 2.0",
-        "fedcomp_accuracy 0.875",
-        "fedcomp_version 4.0",
-        'fedcomp_node_uplink_bytes_total{node="11"} 1234.0',
-        'fedcomp_node_missing_total{node="12"} 2.0',
-        'fedcomp_node_version{node="11"} 3.0',
-        'fedcomp_node_absent{node="12"} 1.0',
-    ):
-        assert line in lines
-    assert not any(line.startswith('fedcomp_node_version{node="12"}') for line in lines)
+    console = Console(file=io.StringIO(), width=100)
+    console.print(render(replace(VIEW, nodes=nodes), position=Position(order)))
+    lines = cast(io.StringIO, console.file).getvalue().splitlines()
+    head = next(place for place, line in enumerate(lines) if line.startswith("node"))
+    assert lines[head + 1].split()[0] == str(first)
+
+
+def test_keys_sort_and_scroll_a_thousand_nodes_and_others_do_nothing() -> None:
+    position = Position()
+    for key, above in (("j", 1), (" ", 21), ("x", 21), ("", 21), ("k", 20), ("b", 0), ("k", 0), ("G", 999), ("g", 0)):
+        position = position.after(key, 1000)
+        assert position.above == above, key
+    orders = []
+    for _ in ORDERS:
+        position = position.after("j", 1000).after("s", 1000)
+        orders.append(position)
+    assert orders[-1] == Position()
+    assert {each.order for each in orders} == set(ORDERS)
+    view = replace(VIEW, nodes=tuple(NodeStatus(node) for node in range(1000)))
+    console = Console(file=io.StringIO(), width=100)
+    console.print(render(view, 40, Position("node", 999)))
+    text = cast(io.StringIO, console.file).getvalue()
+    assert text.splitlines()[-2].split()[0] == "999", "the last page is full"
+    assert "more nodes, none with lost replies; from the 9" in text
+
+
+def test_keys_are_read_from_a_terminal_without_a_newline_and_its_mode_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    far, near = pty.openpty()
+    with os.fdopen(near) as terminal:
+        before = termios.tcgetattr(terminal)
+        monkeypatch.setattr("sys.stdin", terminal)
+        with keyboard() as wait:
+            assert wait(0.0) == ""
+            os.write(far, b"s")
+            assert wait(PATIENCE_S) == "s"
+        assert termios.tcgetattr(terminal) == before
+    os.close(far)
+
+
+def test_without_a_terminal_no_key_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("sss"))
+    with keyboard() as wait:
+        assert wait(0.0) == ""
 
 
 def test_a_port_that_is_taken_is_one_sentence(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
