@@ -13,7 +13,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -39,6 +39,10 @@ BAR = (
 )  # fmt: skip
 
 
+class _StoppedError(Exception):
+    """Ctrl-C while cells were running; how far the study came has been printed."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0 when all cells are done, 1 when some failed, 2 for a study that cannot run, 130 for Ctrl-C."""
     options = _options(arguments)
@@ -49,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _log(console, f"fedcomp study: {error}")
     except OSError as error:
         _log(console, f"fedcomp study: {error.filename or 'the results'}: {error.strerror or error}")
+    except _StoppedError:
+        return STOPPED
     except KeyboardInterrupt:
         _log(console, "stopped; the same command resumes the study")
         return STOPPED
@@ -68,29 +74,54 @@ def _run_study(options: argparse.Namespace, console: Console) -> int:
     folder = (options.out or Path("runs") / "studies" / _name(options.study)).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with claim(folder):
-        results = Results(folder / "results.csv", [cell.name for cell in plan.cells])
+        failures: list[Failure] = []
+        trials = Results(folder / "tuning.csv", [cell.name for cell in plan.trials]) if plan.trials else None
+        if trials:
+            for table in others:
+                trials.reuse(table)
+            failures += _run(plan, plan.trials, trials, data_dir, options, console)
+        cells = plan.tuned(trials.table) if trials else plan.cells
+        results = Results(folder / "results.csv", [cell.name for cell in cells])
+        taken = sum(results.reuse(table) for table in (*others, *([trials.table] if trials else [])))
         if others:
-            _log(console, f"cells taken from other results: {sum(results.reuse(table) for table in others)}")
-        _log(console, f"{_done(plan, results)}; results: {results.path}")
-        try:
-            failures = _run_missing(plan, data_dir, options, results, console)
-        except KeyboardInterrupt:
-            _log(console, f"stopped: {_done(plan, results)}; the same command resumes the study")
-            if results.cells:
-                path = shlex.quote(str(results.path))
-                _log(console, f"a report of these cells: fedcomp report {path}")
-            return STOPPED
-        _report(plan, results, options, console)
+            _log(console, f"cells taken from other results: {taken}")
+        failures += _run(plan, cells, results, data_dir, options, console)
+        _report(plan, cells, results, options, console)
     for failure in failures:
         _log(console, f"failed: {plan.describe(failure.cell)}: {failure.reason}")
     return FAILED if failures else 0
 
 
+def _run(
+    plan: StudyPlan,
+    cells: Sequence[Cell],
+    results: Results,
+    data_dir: str,
+    options: argparse.Namespace,
+    console: Console,
+) -> list[Failure]:
+    """Run the cells that the results lack, and return those that failed; say how far it came, also after Ctrl-C."""
+    _log(console, f"{_done(cells, results)}; results: {results.path}")
+    try:
+        return _run_missing(plan, cells, results, data_dir, options, console)
+    except KeyboardInterrupt:
+        _log(console, f"stopped: {_done(cells, results)}; the same command resumes the study")
+        if results.cells:
+            path = shlex.quote(str(results.path))
+            _log(console, f"a report of these cells: fedcomp report {path}")
+        raise _StoppedError from None
+
+
 def _run_missing(
-    plan: StudyPlan, data_dir: str, options: argparse.Namespace, results: Results, console: Console
+    plan: StudyPlan,
+    cells: Sequence[Cell],
+    results: Results,
+    data_dir: str,
+    options: argparse.Namespace,
+    console: Console,
 ) -> list[Failure]:
     """Run the cells that are missing, add each to the results as it ends, and return those that failed."""
-    missing = [cell for cell in plan.cells if cell.name not in results.cells]
+    missing = [cell for cell in cells if cell.name not in results.cells]
     if not missing:
         return []
     write_environment(results.path.parent)
@@ -135,8 +166,10 @@ def show_progress(
             progress.update(bar, advance=event.cell.work, description=f"{ended} of {len(cells)} cells")
 
 
-def _report(plan: StudyPlan, results: Results, options: argparse.Namespace, console: Console) -> None:
-    table = results.select([cell.name for cell in plan.cells])
+def _report(
+    plan: StudyPlan, cells: Sequence[Cell], results: Results, options: argparse.Namespace, console: Console
+) -> None:
+    table = results.select([cell.name for cell in cells])
     if table.empty:
         return
     study: Path = options.study.absolute()  # a report does not show folders outside of this one
@@ -146,20 +179,34 @@ def _report(plan: StudyPlan, results: Results, options: argparse.Namespace, cons
         question=plan.study.question,
         targets=tuple(plan.study.targets),
         commands=(f"fedcomp study {name}{' --data-dir DIR' if options.data_dir else ''}",),
-        notes=tuple(plan.study.notes),
+        notes=(*plan.study.notes, *_tuning_notes(plan, cells)),
         results=results.path.name,
         environment=read_environment(results.path.parent),
         made=made_now(),
         cells_done=table["cell"].nunique(),
-        cells_all=len(plan.cells),
+        cells_all=len(cells),
     )
     path = results.path.with_name("report.html")
     write_text(path, render(table, about))
     _log(console, f"report: {path}")
 
 
-def _done(plan: StudyPlan, results: Results) -> str:
-    return f"{sum(cell.name in results.cells for cell in plan.cells)} of {len(plan.cells)} cells are done"
+def _tuning_notes(plan: StudyPlan, cells: Sequence[Cell]) -> Iterator[str]:
+    """Yield a note for each setting of [tune]: how it was chosen, and what each method got."""
+    for key, values in plan.study.tune.items():
+        of_method = {
+            label: [
+                value for value in values if any(cell.label == label and cell.settings[key] == value for cell in cells)
+            ]
+            for label in dict.fromkeys(cell.label for cell in cells)
+        }
+        chosen = "; ".join(f"{label}: {', '.join(map(str, found))}" for label, found in of_method.items())
+        seed, tried = plan.trials[0].settings["seed"], ", ".join(map(str, values))
+        yield f"{key} was chosen for each method from {tried}, by its accuracy with seed {seed}. {chosen}."
+
+
+def _done(cells: Sequence[Cell], results: Results) -> str:
+    return f"{sum(cell.name in results.cells for cell in cells)} of {len(cells)} cells are done"
 
 
 def _log(console: Console, line: str) -> None:

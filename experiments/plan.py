@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
 from experiments.configuration import FIXED, STUDY_SETTINGS, Cell, defaults
@@ -21,6 +22,8 @@ KNOWN = tuple(sorted({*defaults(), *STUDY_SETTINGS} - FIXED))
 """What [run], [grid] and a [[method]] may set."""
 RUN_ONLY = ("device", "weight-decay")
 """Settings that only [run] may hold: the table of results has no column that would tell such cells apart."""
+LAST = 5
+"""The evaluations at the end of a trial whose mean accuracy decides about [tune]."""
 COUNTS = ("clients", "clients-per-round", "iterations", "evaluate-every", "local-steps")
 
 Text = Annotated[StrictStr, Field(pattern=r"\S")]
@@ -47,6 +50,7 @@ class StudyFile(PartFile):
     notes: list[StrictStr] = []
     include: list[StrictStr] = []
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    tune: dict[str, Annotated[list[Any], Field(min_length=2)]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +67,55 @@ class Layer:
 
 
 Layers = tuple[Layer, ...]
-"""What decides the settings of a cell, in order of precedence: its [[method]], [grid], the file's own [run], and others."""
+"""What decides the settings of a cell, in order of precedence: its [[method]], [tune], [grid], the file's own [run], and
+others."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyPlan:
-    """A study file, and its cells in the order in which they run."""
+    """A study file, and its cells in the order in which they run: with [tune], those of every value."""
 
     study: StudyFile
     cells: tuple[Cell, ...]
     layers: Mapping[str, Layers] = field(repr=False)
     """Name of a cell -> where its settings are written."""
+
+    @property
+    def trials(self) -> tuple[Cell, ...]:
+        """The cells that choose the values of [tune]: those of the first seed; none without [tune]."""
+        seeds = self.study.grid.get("seed", [])
+        return (
+            tuple(cell for cell in self.cells if not seeds or cell.settings["seed"] == seeds[0])
+            if self.study.tune
+            else ()
+        )
+
+    def tuned(self, table: pd.DataFrame) -> tuple[Cell, ...]:
+        """Return the cells with the best values of [tune], for each method and point of the grid; without [tune], all cells.
+
+        `table` has the results of trials.  The best one has the highest mean accuracy of its last five evaluations; a tie goes
+        to the value that the file names first.  A method without a trial has no cells.
+        """
+        if not self.study.tune:
+            return self.cells
+        scores = (
+            table.groupby("cell")["accuracy"].agg(lambda accuracy: accuracy.tail(LAST).mean(skipna=False)).fillna(-1.0)
+        )
+        best: dict[tuple[object, ...], Cell] = {}
+        for cell in self.trials:
+            place = self._place(cell)
+            if cell.name in scores and (place not in best or scores[cell.name] > scores[best[place].name]):
+                best[place] = cell
+        return tuple(
+            cell
+            for cell in self.cells
+            if (chosen := best.get(self._place(cell)))
+            and all(cell.settings[key] == chosen.settings[key] for key in self.study.tune)
+        )
+
+    def _place(self, cell: Cell) -> tuple[object, ...]:
+        """Return what the cells have in common that one choice is for: the method, and the point of the grid but the seed."""
+        return (cell.label, *(cell.settings[key] for key in self.study.grid if key != "seed"))
 
     def error(self, cell: Cell, key: str, sentence: str) -> StudyError:
         """Return the error to raise for a setting of a cell."""
@@ -81,7 +123,7 @@ class StudyPlan:
 
     def describe(self, cell: Cell) -> str:
         """Return the method and the settings in which cells differ, as in ``STC 1/100, seed 0``."""
-        return ", ".join([cell.label, *(f"{key} {cell.settings[key]}" for key in self.study.grid)])
+        return ", ".join([cell.label, *(f"{key} {cell.settings[key]}" for key in (*self.study.grid, *self.study.tune))])
 
 
 def read_plan(path: Path) -> StudyPlan:
@@ -104,15 +146,14 @@ def read_plan(path: Path) -> StudyPlan:
             methods[label] = method
     if not methods:
         raise StudyError(f"{path}: no [[method]]; at least one is needed")
-    grid = Layer(path, "grid.", study.grid)
-    _check_keys(grid)
-    for key, values in study.grid.items():
-        if any(key in method.settings for method in methods.values()):
-            raise grid.error(f"{key} is in [grid] and in a [[method]]; only one of them may set it")
-        for number, value in enumerate(values):
-            if value in values[:number]:
-                raise grid.error(f"{key}[{number}] is {value!r} again; each value is needed once")
-    found = list(_cells(runs, grid, methods))
+    grid, tune = Layer(path, "grid.", study.grid), Layer(path, "tune.", study.tune)
+    for layer in (grid, tune):
+        _check_values(layer, methods)
+    if both := study.grid.keys() & study.tune.keys():
+        raise tune.error(f"{min(both)} is in [grid] and in [tune]; only one of them may set it")
+    if "seed" in study.tune:
+        raise tune.error("seed is no setting to tune; it belongs in [grid]")
+    found = list(_cells(runs, grid, tune, methods))
     cells = tuple(cell for cell, _ in found)
     return StudyPlan(study, cells, {cell.name: layers for cell, layers in found})
 
@@ -140,6 +181,18 @@ def _read(path: Path, kind: type[File]) -> File:
         raise StudyError(f"{path}: {error}; a TOML file in UTF-8 is needed") from None
 
 
+def _check_values(layer: Layer, methods: Mapping[str, Layer]) -> None:
+    """Check a table of lists: [grid] or [tune]."""
+    _check_keys(layer)
+    name = layer.table.rstrip(".")
+    for key, values in layer.settings.items():
+        if any(key in method.settings for method in methods.values()):
+            raise layer.error(f"{key} is in [{name}] and in a [[method]]; only one of them may set it")
+        for number, value in enumerate(values):
+            if value in values[:number]:
+                raise layer.error(f"{key}[{number}] is {value!r} again; each value is needed once")
+
+
 def _check_keys(layer: Layer) -> None:
     known = ("label", *KNOWN) if layer.table.startswith("method") else KNOWN
     for key, value in layer.settings.items():
@@ -151,8 +204,8 @@ def _check_keys(layer: Layer) -> None:
             raise layer.error(f"{key} is an unknown key; there are: {', '.join(known)}")
         if key in RUN_ONLY and layer.table != "run.":
             raise layer.error(f"{key} must be the same for all cells; it belongs in [run]")
-        if isinstance(value, list) and layer.table != "grid.":
-            raise layer.error(f"{key} is a list; a single value is needed, and lists belong in [grid]")
+        if isinstance(value, list) and layer.table not in ("grid.", "tune."):
+            raise layer.error(f"{key} is a list; a single value is needed, and lists belong in [grid] or [tune]")
 
 
 def _layer(layers: Layers, key: str) -> Layer:
@@ -160,17 +213,19 @@ def _layer(layers: Layers, key: str) -> Layer:
     return next((layer for layer in layers if key in layer.settings), layers[0])
 
 
-def _cells(runs: list[Layer], grid: Layer, methods: Mapping[str, Layer]) -> Iterator[tuple[Cell, Layers]]:
+def _cells(runs: list[Layer], grid: Layer, tune: Layer, methods: Mapping[str, Layer]) -> Iterator[tuple[Cell, Layers]]:
     """Yield the checked cells with their settings' layers.
 
     The seed varies slowest, so that a study that is stopped halfway has all of its cells for some seeds.
     """
     axes = sorted(grid.settings, key=lambda key: key != "seed")
     base = {key: value for key, value in defaults().items() if key in KNOWN and key not in STUDY_SETTINGS}
-    for values in product(*(grid.settings[key] for key in axes)):
+    points = product(*(grid.settings[key] for key in axes))
+    for values, chosen_values in product(points, product(*tune.settings.values())):
         point = Layer(grid.file, grid.table, dict(zip(axes, values, strict=True)))
+        trial = Layer(tune.file, tune.table, dict(zip(tune.settings, chosen_values, strict=True)))
         for label, method in methods.items():
-            layers = (method, point, *runs)
+            layers = (method, trial, point, *runs)
             chosen = dict(ChainMap(*(dict(layer.settings) for layer in layers)))
             del chosen["label"]
             _check_counts(chosen, layers, runs[0])

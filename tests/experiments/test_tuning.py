@@ -1,0 +1,152 @@
+"""A study with [tune] tries each value with the first seed, and runs each method with its best one."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.__main__ import main
+from experiments.plan import StudyError, StudyPlan, read_plan
+from experiments.results import read_csv
+
+STUDY = """
+title = "Rates"
+[run]
+dataset = "digits"
+model = "mlp"
+clients = 4
+clients-per-round = 2
+batch-size = 10
+iterations = 6
+evaluate-every = 1
+local-steps = 1
+partition = "iid()"
+[grid]
+seed = [0, 1]
+[tune]
+learning-rate = [0.00001, 0.2, 0.1]
+[[method]]
+label = "dense"
+uplink = "dense()"
+downlink = "dense()"
+[[method]]
+label = "STC"
+uplink = "stc(density=0.1)"
+downlink = "stc(density=0.1)"
+"""
+
+
+def plan_of(folder: Path, text: str = STUDY) -> StudyPlan:
+    path = folder / "rates.toml"
+    path.write_text(text)
+    return read_plan(path)
+
+
+def results(plan: StudyPlan, accuracy: dict[tuple[str, float], list[float]]) -> pd.DataFrame:
+    """Return the accuracies of trials, by method and learning rate."""
+    return pd.DataFrame(
+        [
+            {"cell": cell.name, "accuracy": value}
+            for cell in plan.trials
+            for value in accuracy.get((cell.label, float(cell.settings["learning-rate"])), [])
+        ]
+    )
+
+
+def rates(plan: StudyPlan, table: pd.DataFrame) -> dict[str, set[tuple[object, object]]]:
+    """Return the seeds and learning rates of each method's cells."""
+    found: dict[str, set[tuple[object, object]]] = {}
+    for cell in plan.tuned(table):
+        found.setdefault(cell.label, set()).add((cell.settings["seed"], cell.settings["learning-rate"]))
+    return found
+
+
+def test_trials_have_every_value_and_the_first_seed(tmp_path: Path) -> None:
+    trials = plan_of(tmp_path).trials
+    assert {(cell.label, cell.settings["learning-rate"]) for cell in trials} == {
+        (label, rate) for label in ("dense", "STC") for rate in (0.00001, 0.2, 0.1)
+    }
+    assert {cell.settings["seed"] for cell in trials} == {0}
+
+
+def test_each_method_gets_its_own_best_value_for_all_seeds(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    table = results(plan, {("dense", 0.2): [0.5], ("dense", 0.1): [0.6], ("STC", 0.2): [0.5], ("STC", 0.1): [0.4]})
+    assert rates(plan, table) == {"dense": {(0, 0.1), (1, 0.1)}, "STC": {(0, 0.2), (1, 0.2)}}
+
+
+def test_the_mean_of_the_last_five_evaluations_decides_and_a_tie_goes_to_the_first(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    late = [0.9, 0.1, 0.1, 0.1, 0.1, 0.1]
+    table = results(
+        plan, {("dense", 0.2): late, ("dense", 0.1): [0.0, *[0.2] * 5], ("STC", 0.2): [0.3], ("STC", 0.1): [0.3]}
+    )
+    assert rates(plan, table) == {"dense": {(0, 0.1), (1, 0.1)}, "STC": {(0, 0.2), (1, 0.2)}}
+
+
+def test_a_run_that_diverged_is_chosen_only_where_all_did_and_a_method_without_a_trial_has_no_cells(
+    tmp_path: Path,
+) -> None:
+    plan = plan_of(tmp_path)
+    assert rates(plan, results(plan, {("dense", 0.2): [0.9, float("nan")], ("dense", 0.1): [0.1]})) == {
+        "dense": {(0, 0.1), (1, 0.1)}
+    }
+    assert rates(plan, results(plan, {("dense", 0.2): [float("nan")]})) == {"dense": {(0, 0.2), (1, 0.2)}}
+
+
+def test_each_point_of_the_grid_is_tuned_by_itself(tmp_path: Path) -> None:
+    plan = plan_of(
+        tmp_path,
+        STUDY.replace('partition = "iid()"\n', "").replace("seed =", 'partition = ["iid()", "classes(2)"]\nseed ='),
+    )
+    best = {"iid()": 0.2, "classes(2)": 0.1}
+    rows = [
+        {"cell": cell.name, "accuracy": float(cell.settings["learning-rate"] == best[str(cell.settings["partition"])])}
+        for cell in plan.trials
+    ]
+    chosen = {(cell.settings["partition"], cell.settings["learning-rate"]) for cell in plan.tuned(pd.DataFrame(rows))}
+    assert chosen == set(best.items())
+
+
+def test_without_tuning_all_cells_run(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, STUDY.replace("[tune]\nlearning-rate = [0.00001, 0.2, 0.1]\n", ""))
+    assert plan.trials == ()
+    assert plan.tuned(pd.DataFrame()) == plan.cells
+    assert len(plan.cells) == 4
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("[0.00001, 0.2, 0.1]", "[0.1]", "tune.learning-rate is .*at least 2"),
+        ("[0.00001, 0.2, 0.1]", "[0.1, 0.2, 0.1]", r"tune.learning-rate\[2\] is 0.1 again"),
+        ("learning-rate = [", "seed = [", "tune.seed is in \\[grid\\] and in \\[tune\\]"),
+        ("learning-rate = [", "rate = [", "tune.rate is an unknown key"),
+        ("[0.00001, 0.2, 0.1]", "[-1.0, 0.1]", "tune.learning-rate is -1.0"),
+        ("[[method]]\n", "[[method]]\nlearning-rate = 0.1\n", "learning-rate is in \\[tune\\] and in a \\[\\[method"),
+    ],
+)
+def test_a_table_of_tuning_that_cannot_be_used_is_one_sentence(
+    before: str, after: str, sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StudyError, match=sentence) as error:
+        plan_of(tmp_path, STUDY.replace(before, after, 1))
+    assert "\n" not in str(error.value)
+
+
+def test_a_study_is_tuned_run_and_continued_and_its_report_says_how(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan_of(tmp_path)
+    command = [str(tmp_path / "rates.toml"), "--out", str(tmp_path / "out"), "--workers", "1"]
+    assert main(command) == 0
+    table = read_csv(tmp_path / "out" / "results.csv")
+    assert set(read_csv(tmp_path / "out" / "tuning.csv")["learning_rate"]) == {0.00001, 0.1, 0.2}
+    assert table.groupby("method")["learning_rate"].nunique().tolist() == [1, 1]
+    assert 0.00001 not in set(table["learning_rate"])
+    assert set(table["seed"]) == {0, 1}
+    assert "learning-rate was chosen for each method" in (tmp_path / "out" / "report.html").read_text()
+    capsys.readouterr()
+    assert main(command) == 0
+    assert "6 of 6 cells are done" in (log := capsys.readouterr().err)
+    assert "4 of 4 cells are done" in log
