@@ -51,6 +51,7 @@ RULES = {
     "fedcomp/__init__.py": "fedcomp fedcomp.compressor fedcomp.errors fedcomp.methods fedcomp.wire",
     "fedcomp/commands/": """fedcomp.errors fedcomp.flower.demo fedcomp.methods fedcomp.quantized fedcomp.sync fedcomp.training
         fedcomp.wire""",
+    "fedcomp/commands/export.py": "numpy safetensors fedcomp.core",
     "fedcomp/commands/doctor.py": "torch fedcomp",  # torch where it is installed
     "fedcomp/__main__.py": "fedcomp",
     "fedcomp/testing.py": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.memory

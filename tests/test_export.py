@@ -1,0 +1,78 @@
+"""`fedcomp export`: a model of a run as safetensors, the same to the bit, or one sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedcomp.__main__ import main
+
+safetensors = pytest.importorskip("safetensors")
+
+
+def test_a_model_comes_back_to_the_bit_in_numpy_and_in_torch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from safetensors.numpy import load_file
+    from safetensors.torch import load_file as load_tensors
+
+    rng = np.random.default_rng(0)
+    arrays: dict[str, np.ndarray[Any, Any]] = {
+        "weight": rng.standard_normal((3, 4)).astype(np.float32),
+        "turned": rng.standard_normal((5, 2)).astype(np.float32).T,
+        "half": rng.standard_normal(7).astype(np.float16),
+        "steps": np.array(12, np.int64),
+        "mask": np.array([True, False]),
+        "empty": np.zeros((0, 3), np.float32),
+    }
+    np.savez(tmp_path / "model.npz", **arrays)  # type: ignore[arg-type]
+    out = tmp_path / "model.safetensors"
+    assert main(["export", str(tmp_path / "model.npz"), str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}: 6 tensors, {out.stat().st_size} bytes\n"
+    for loaded in (load_file(out), {name: tensor.numpy() for name, tensor in load_tensors(out).items()}):
+        assert loaded.keys() == arrays.keys()
+        for name, array in arrays.items():
+            assert loaded[name].dtype == array.dtype
+            np.testing.assert_array_equal(loaded[name], array)
+    model = torch.nn.Linear(4, 3, bias=False)
+    model.load_state_dict({"weight": load_tensors(out)["weight"]})
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (None, "No such file or directory"),
+        (b"text", "is no .npz file of numbers"),
+        (b"PK\x03\x04x", "is no .npz file of numbers"),
+    ],
+)
+def test_a_file_that_is_no_model_is_one_sentence_and_writes_nothing(
+    data: bytes | None, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "model.npz", tmp_path / "out.safetensors"
+    if data is not None:
+        path.write_bytes(data)
+    assert main(["export", str(path), str(out)]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("fedcomp: export: ")
+    assert sentence in printed
+    assert printed.count("\n") == 1
+    assert not out.exists()
+
+
+def test_objects_and_numbers_that_the_format_lacks_are_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for array in (np.array([{}], object), np.array(["text"]), np.ones(2, np.longdouble)):
+        np.savez(tmp_path / "model.npz", array)
+        assert main(["export", str(tmp_path / "model.npz"), str(tmp_path / "out")]) == 1, array.dtype
+        assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_array_alone_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "model.npy", np.ones(2))
+    assert main(["export", str(tmp_path / "model.npy"), str(tmp_path / "out")]) == 1
+    assert "is no .npz file of numbers" in capsys.readouterr().err
