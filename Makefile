@@ -1,4 +1,4 @@
-# make install | demo | test | quick ROOM=wire | nightly | flower-lowest | flower-highest | python-highest | system | chaos | fuzz | soak | lint | types | docs | clean
+# make install | demo | test | quick ROOM=wire | nightly | flower-lowest | flower-highest | python-highest | system | chaos | fuzz | soak | dist | lint | types | docs | clean
 # Other settings of a demo: make demo ARGS='-c "uplink=stc(density=0.01)"'
 
 PYTHON ?= python3.11
@@ -17,7 +17,7 @@ WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Compiled modules are kept even where the environment says otherwise: the tests start dozens of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
-.PHONY: install demo test quick nightly flower-lowest flower-highest flower-tests python-highest core-tests system chaos fuzz soak lint types mypy pyright docs clean
+.PHONY: install demo test quick nightly flower-lowest flower-highest flower-tests python-highest core-tests system chaos fuzz soak dist lint types mypy pyright docs clean
 
 install: $(STAMP)
 
@@ -96,6 +96,14 @@ fuzz: install
 
 soak: install
 	$(BIN)/python -m tests.flower.soak $(ARGS)
+
+# The files of a release, checked; docs/how-to/release.md says what comes before and after.
+dist:
+	test -x build/release/bin/python || $(PYTHON) -m venv build/release
+	build/release/bin/pip install --quiet build twine
+	rm -rf dist
+	build/release/bin/python -m build
+	build/release/bin/twine check --strict dist/*
 
 lint: install
 	$(BIN)/ruff check .

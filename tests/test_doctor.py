@@ -1,5 +1,6 @@
 """`fedcomp doctor`: a line for each check, against SuperLinks' kinds of servers and what stands in their place."""
 
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -36,6 +37,13 @@ def server() -> Iterator[Any]:
     found = grpc.server(ThreadPoolExecutor(1))
     yield found
     found.stop(None).wait()
+
+
+def test_a_wheel_names_its_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor, "files", lambda _: tmp_path)
+    for modified, changed in ((False, ""), (True, ", with changes")):
+        (tmp_path / "provenance.json").write_text(json.dumps({"commit": "0123456789abcdef", "modified": modified}))
+        assert any(f" (commit 0123456789ab{changed}), numpy " in text for _, text in doctor.machine())
 
 
 def test_this_machine_can_take_part(capsys: pytest.CaptureFixture[str]) -> None:

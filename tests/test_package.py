@@ -1,5 +1,7 @@
 """The version, the files that are distributed, their metadata, and what is said where an extra is missing."""
 
+import json
+import platform
 import re
 import subprocess
 import sys
@@ -55,6 +57,16 @@ def test_the_metadata_names_the_licence_and_the_extras_of_users(dist: Path) -> N
     assert "flwr<1.43,>=1.40; extra == 'flower'" in (fields.get_all("Requires-Dist") or [])
 
 
+def test_a_wheel_says_from_which_commit_it_was_built(dist: Path) -> None:
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
+        found = json.loads(wheel.read("fedcomp/provenance.json"))
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert found["commit"] == commit.strip()
+    assert isinstance(found["modified"], bool)
+    assert found["built with"]["python"] == platform.python_version()
+    assert {path.suffix for path in dist.iterdir()} == {".whl", ".gz"}, "nothing else is left"
+
+
 def test_the_wheel_has_the_command_and_flowers_bundle_sees_no_scripts(dist: Path) -> None:
     with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
         text = wheel.read(f"fedcomp-{fedcomp.__version__}.dist-info/entry_points.txt").decode()
@@ -81,6 +93,11 @@ def test_a_wheel_of_the_sdist_has_the_metadata_of_the_wheel(dist: Path, tmp_path
     command = [sys.executable, "-m", "hatchling", "build", "--directory", str(tmp_path), "--target", "wheel"]
     subprocess.run(command, cwd=source, capture_output=True, check=True, timeout=120)
     assert metadata(tmp_path).as_bytes() == metadata(dist).as_bytes()
+    provenance = []
+    for folder in (dist, tmp_path):
+        with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+            provenance.append(wheel.read("fedcomp/provenance.json"))
+    assert provenance[0] == provenance[1]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ fedcomp doctor superlink.example:9092 --root-certificates ca.pem       # and the
 """
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from importlib import import_module, metadata
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ def machine() -> Iterator[Check]:
         OK,
         f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} processors",
     )
-    yield OK, f"fedcomp {__version__}, numpy {metadata.version('numpy')}"
+    yield OK, f"fedcomp {__version__}{_commit()}, numpy {metadata.version('numpy')}"
     yield _flower()
     yield _torch()
     yield _clock()
@@ -53,6 +55,16 @@ def _flower() -> Check:
     if bounds[">="] <= _numbers(found) < bounds["<"]:
         return OK, f"flwr {found}"
     return FAILED, f"flwr is {found}; {needed.partition(';')[0]} is needed: {extra}"
+
+
+def _commit() -> str:
+    """Return the commit of a wheel; nothing in a folder with the sources."""
+    file = files("fedcomp") / "provenance.json"
+    if not file.is_file():
+        return ""
+    provenance = json.loads(file.read_text(encoding="utf-8"))
+    changed = ", with changes" if provenance["modified"] else ""
+    return f" (commit {str(provenance['commit'])[:12]}{changed})"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
