@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ grid, arrays = LocalGrid(app(), 5), model((400, 250))
 """
 AFTER = """
 import json
+import os
 uplink_bytes = [sum(strategy.ledger.of_round(one).uplink_bytes for one in range(1, last + 1)) for last in (1, 2, 3)]
 print("ran", json.dumps([strategy.round, uplink_bytes]))
 """
@@ -36,7 +38,7 @@ def run(section: str, folder: Path, after: str = "") -> tuple[int, list[int], An
         [sys.executable, "-c", BEFORE + recipe + AFTER + after],
         cwd=folder,
         env={
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
             "PATH": "/usr/bin:/bin",
             "OMP_NUM_THREADS": "1",
             "HOME": str(folder),
@@ -56,7 +58,11 @@ def run(section: str, folder: Path, after: str = "") -> tuple[int, list[int], An
 
 def need(package: str) -> None:
     """Skip the test if a tracker is not installed."""
-    if importlib.util.find_spec(package) is None:
+    try:
+        found = importlib.util.find_spec(package)
+    except ModuleNotFoundError:  # of the package around it
+        found = None
+    if found is None:
         pytest.skip(f"{package} is not installed; `pip install {package}` lets this test run")
 
 
@@ -98,6 +104,22 @@ def test_an_offline_run_of_wandb_has_the_numbers_of_each_round(tmp_path: Path) -
     (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     numbers = re.findall(rb"total/uplink_bytes\x82\x01.(\d+)", file.read_bytes())  # fields of protobuf, with a length
     assert [int(one) for one in dict.fromkeys(numbers)] == uplink_bytes  # each is in the history and in the summary
+
+
+def test_opentelemetry_has_a_span_for_each_round(tmp_path: Path) -> None:
+    need("opentelemetry.sdk")
+    read = """
+import re
+spans = json.loads("[" + re.sub(r"}\\s*{", "},{", open("spans.json").read()) + "]")
+rows = [[one["name"], one["attributes"]["total/uplink_bytes"], one["start_time"], one["end_time"]] for one in spans]
+print("found", json.dumps(rows))
+"""
+    _, uplink_bytes, found = run("OpenTelemetry", tmp_path, read)
+    assert [row[:2] for row in found] == [
+        [f"round {number}", size] for number, size in enumerate(uplink_bytes, start=1)
+    ]
+    assert all(row[2] <= row[3] for row in found)
+    assert [row[2] for row in found[1:]] == [row[3] for row in found[:-1]], "one span after the other"
 
 
 def test_a_run_stops_early_with_the_model_of_its_last_complete_round(tmp_path: Path) -> None:
