@@ -88,6 +88,8 @@ def _missing(name: str, error: ImportError) -> str:
         return "it belongs to fedcomp's app, and is not in the wheel; `make install` in fedcomp's folder installs it"
     if "pip install" in str(error) or not error.name:
         return str(error)
+    if room == "fedcomp":
+        return f"it needs {error.name}, which is not installed; pip install {error.name} installs it"
     return f"it needs {error.name}, which is not installed; `make install` in fedcomp's folder installs it"
 
 

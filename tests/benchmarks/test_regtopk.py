@@ -21,6 +21,7 @@ def test_without_compression_the_optimum_is_reached() -> None:
     assert found[-1] < 1e-2 < 1 < found[0]
 
 
+@pytest.mark.nightly
 def test_top_k_with_error_feedback_stays_at_a_distance_that_regtopk_goes_below(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regtopk, "SENDERS", 10)
     _, top_k, regularized, _ = arms(0.6, 4.0)

@@ -42,6 +42,7 @@ def moved_and_kept(strategy: CompressedStrategy) -> tuple[np.ndarray, np.ndarray
     return moved, publisher.memory.get("residual", np.zeros(12)).astype(np.float64)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("dtype", "step", "downlink"),
     [

@@ -16,6 +16,7 @@ KINDS = ("flower",)
 """Gossip and split learning have tests of their own."""
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("part", range(3))
 def test_no_faults_break_a_law(part: int) -> None:
     result = soak.soak(SEED, 100 * part, lambda result: result.rounds >= 100, KINDS)
@@ -35,6 +36,7 @@ def test_each_kind_has_its_share() -> None:
     assert {soak.drawn_kind(SEED, number, ["split", "gossip"]) for number in range(50)} == {"split", "gossip"}
 
 
+@pytest.mark.nightly
 def test_the_command_line_prints_the_sums(capsys: pytest.CaptureFixture[str]) -> None:
     assert soak.main(["--rounds", "1", "--seed", str(SEED), "--first", "7", "--kinds", "flower"]) == 0
     printed = capsys.readouterr().out

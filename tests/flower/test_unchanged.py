@@ -124,6 +124,7 @@ def test_no_downlink_moves_a_tensor_that_no_node_trained(name: str) -> None:
     check_frozen(*run("topk(density=0.1)", name))
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", sorted(set(UPLINKS) - {"auto"}))
 def test_frozen_tensors_leave_the_training_of_the_others_as_it_is_without_them(name: str) -> None:
     """The same bits, and in each message no more bytes than those that name the tensors."""
@@ -134,6 +135,7 @@ def test_frozen_tensors_leave_the_training_of_the_others_as_it_is_without_them(n
     assert whole.ledger.uplink_bytes == alone.ledger.uplink_bytes + OVERHEAD * replies
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", sorted(set(DOWNLINKS) - {"auto", "balanced"}))
 def test_frozen_tensors_leave_the_versions_of_the_others_as_they_are_without_them(name: str) -> None:
     whole, _ = run("eden(bits=2)", name)
@@ -228,6 +230,7 @@ def test_each_node_sends_the_tensors_that_it_trained_and_the_version_holds_those
     assert by_partition[0] > by_partition[1] > 3 * by_partition[2], "600, 500 and 25 entries"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("uplink", ["stc(density=0.02)", "topk(density=0.02)", "hierarchical(density=0.02)"])
 def test_what_is_left_of_a_tensor_that_is_trained_no_more_still_goes_out(uplink: str) -> None:
     strategy, grid = run(

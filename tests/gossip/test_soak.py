@@ -25,6 +25,7 @@ def test_no_faults_break_a_law(part: int) -> None:
     assert 0 < result.seen["exact sum"] < 6
 
 
+@pytest.mark.nightly
 def test_a_trial_is_the_same_on_every_run() -> None:
     first, second = (soak.soak(SEED, 3, lambda result: result.trials == 2, KINDS) for _ in range(2))
     assert list(first.lines()) == list(second.lines())

@@ -90,6 +90,7 @@ def test_a_broken_law_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert not pass_through(Mutant(BODY, 10, 200, b"nothing wrong")).refused
 
 
+@pytest.mark.nightly
 def test_the_command_line_runs_a_share_and_sums_it_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--count", "300", "--seed", str(SEED), "--first", "5000"]) == 0
     output = capsys.readouterr().out
