@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.__main__ import PAGE, marks
+from tests.support.__main__ import FOLDER, marks
 from tests.support.federation import outcome
 from tests.support.runs import FEATURES, PLUG_INS
 from tests.support.runs import REFUSED as REFUSED_RUNS
@@ -35,8 +35,8 @@ def test_a_run_with_a_plug_in_learns_or_is_refused_in_a_sentence(
     assert "\n" not in sentence
 
 
-def test_the_page_says_of_each_pair_what_its_test_says() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+def test_the_pages_say_of_each_pair_what_its_test_says() -> None:
+    text = "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in ("index.md", "models.md"))
     for title, found in pairs().items():
         section = text.split(f"## {title}\n")[1].split("\n## ")[0]
         rows = [line for line in section.splitlines() if line.startswith("|")][2:]
