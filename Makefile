@@ -115,7 +115,7 @@ mypy pyright: install
 	$(BIN)/$@
 
 docs: install
-	$(BIN)/mkdocs build --strict --site-dir build/site
+	$(BIN)/zensical build --strict
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

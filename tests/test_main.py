@@ -201,7 +201,7 @@ def test_the_page_of_training_has_what_was_measured_of_each_plug_in_and_tables_w
 def test_the_page_of_methods_is_what_the_program_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods", "--markdown"]) == 0
     page = (ROOT / "docs" / "methods.md").read_text()
-    assert capsys.readouterr().out == page, "fedcomp methods --markdown > docs/methods.md"
+    assert capsys.readouterr().out == page, "fedcomp methods --markdown > docs/reference/methods.md"
 
 
 def test_the_demo_compares_runs_of_plain_flower_and_of_methods(capsys: pytest.CaptureFixture[str]) -> None:

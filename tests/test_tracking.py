@@ -1,4 +1,4 @@
-"""Every recipe of docs/tracking.md runs as it is written there, and the tracker has the numbers of the run afterwards."""
+"""Every recipe of docs/how-to/track.md runs as it is written there, and the tracker has the numbers of the run afterwards."""
 
 import importlib.util
 import json

@@ -1,5 +1,6 @@
 """The table of all methods, each measured on one fixed vector: `fedcomp methods` prints it."""
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +15,15 @@ MEASURED = (
 )
 ERROR = "Error is ||C(v) - v|| / ||v|| of the first message; methods with error feedback send the missing part later."
 
+FAMILIES = {
+    "automatic": "Chosen for each round",
+    "balance": "Chosen for each round",
+    "rotation_low_rank": "Rotation and low rank",
+    "sparsification": "Sparsification",
+    "quantization": "Quantization",
+    "sign_based": "Signs",
+}
+"""The heading of the methods of each file of this folder, in the order of the page."""
 
 Row = tuple[str, str, str, str, str, str, float, float]
 """Name, settings, paper, state, up, down, bits per parameter and relative error of the first message."""
@@ -57,11 +67,20 @@ def text_lines() -> Iterator[str]:
 
 
 def markdown_lines() -> Iterator[str]:
-    """Yield the page docs/methods.md."""
-    yield from ("# Methods", "", "```sh", "fedcomp methods --markdown > docs/methods.md", "```", "")
-    yield from (MEASURED, ERROR, "*Keeps* is the sender's state between rounds.", "")
-    yield "| method | settings | bits/param | error | up | down | keeps | paper |"
-    yield "| --- | --- | ---: | ---: | --- | --- | --- | --- |"
-    for name, settings, paper, state, up, down, bits, error in rows():
-        quoted = f"`{settings}`" if settings else "none"
-        yield f"| `{name}` | {quoted} | {bits:.4f} | {error:.3f} | {up} | {down} | {state} | {paper} |"
+    """Yield the page docs/reference/methods.md: a table for each family of methods, the smallest messages first."""
+    yield from ("# Methods", "", "```sh", "fedcomp methods --markdown > docs/reference/methods.md", "```", "")
+    yield f"{MEASURED} {ERROR}"
+    yield "*Keeps* is what the sender remembers from one message to the next. Not sure? [Choose a method](../how-to/choose.md)."
+    families: dict[str, list[Row]] = {title: [] for title in FAMILIES.values()}
+    for row in sorted(rows(), key=lambda row: row[6]):
+        module = METHODS[row[0]].__module__.removeprefix("fedcomp.methods.")
+        families.setdefault(FAMILIES.get(module, "From other packages"), []).append(row)
+    for title, family in families.items():
+        yield from ("", f"## {title}", "")
+        yield "| method | bits/param | error | direction | keeps | settings and their defaults | paper |"
+        yield "| --- | ---: | ---: | --- | --- | --- | --- |"
+        for name, settings, paper, state, up, down, bits, error in family:
+            quoted = f"`{settings}`" if settings else "none"
+            direction = "both" if up == down == "yes" else "up" if up == "yes" else "down"
+            linked = re.sub(r"arXiv:(\S+)", r"[arXiv:\1](https://arxiv.org/abs/\1)", paper)
+            yield f"| `{name}` | {bits:.4f} | {error:.3f} | {direction} | {state} | {quoted} | {linked} |"

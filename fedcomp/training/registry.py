@@ -83,4 +83,4 @@ def text_lines() -> Iterator[str]:
         yield f"    {about.paper}"
         yield f"    measured: {about.measured or 'nothing'}"
     yield ""
-    yield "docs/training.md says what each one costs and brings; join several with +, as in training='fedprox(0.1) + ...'."
+    yield "docs/how-to/training/ says what each one costs and brings; join several with +, as in training='fedprox(0.1) + ...'."

@@ -133,7 +133,15 @@ def main() -> None:
     pages["models.md"] = ["# Models and replies", "", f"## {title}", "", *table(found)]
     pages["models.md"] += ["", "## What an app may reply", "", REPLY, "", *replies()]
     pages["without-server.md"] = ["# Compressors without a server", "", COMPRESSORS, "", *compressors()]
-    pages["training.md"] = ["# Training plug-ins and what they work with", "", "## Models", "", PLUG_INS, "", *plug_ins()]
+    pages["training.md"] = [
+        "# Training plug-ins and what they work with",
+        "",
+        "## Models",
+        "",
+        PLUG_INS,
+        "",
+        *plug_ins(),
+    ]
     pages["training.md"] += ["", "## Features of a run", "", RUNS, "", *runs()]
     for name, page in pages.items():
         (FOLDER / name).write_text("\n".join(page) + "\n", encoding="utf-8")

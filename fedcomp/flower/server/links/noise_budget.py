@@ -2,7 +2,7 @@
 
 Independent errors of messages add up in the model like a random walk, nearly orthogonal to what it learns.  So the squared
 distance from the first model is the squared displacement by learning plus the noise.  The server knows the distance from its
-model, and the noise from the updates, which say how exact they are.  `docs/automatic-choice.md` derives the rule.
+model, and the noise from the updates, which say how exact they are.  `docs/explanation/automatic-choice.md` derives the rule.
 """
 
 import math

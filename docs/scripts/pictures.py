@@ -1,0 +1,143 @@
+"""Draws the pictures of the documentation as SVG files in docs/assets: python -m docs.scripts.pictures demo|monitor|default.
+
+    python -m docs.scripts.pictures demo                     # what `python -m fedcomp demo` prints; half a minute
+    python -m docs.scripts.pictures monitor runs/digits-001  # what `python -m deploy.monitor` shows of this run
+    python -m docs.scripts.pictures default                  # the README's chart, from docs/results/default-*/results.csv
+
+Rich draws the terminals.  The chart is written as text: such an SVG file follows the reader's light or dark screen.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from html import escape
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console, RenderableType
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+from deploy.monitor.snapshot import read_run
+from deploy.monitor.tui import render
+from fedcomp.core import format_bytes
+
+ROOT = Path(__file__).parents[2]
+ASSETS = ROOT / "docs" / "assets"
+RESULTS = ROOT / "docs" / "results"
+WIDTH = 82
+"""Characters of a terminal."""
+THEME = TerminalTheme(
+    (29, 36, 41),
+    (222, 228, 230),
+    [(29, 36, 41), (239, 110, 110), (128, 203, 120), (235, 200, 110), (110, 170, 240), (200, 140, 230), (77, 208, 190)]
+    + [(222, 228, 230)],
+)
+TASKS = {
+    "digits": "Digits, MLP",
+    "mnist-logistic": "MNIST, logistic regression",
+    "fashion-cnn": "Fashion-MNIST, CNN",
+}
+"""The studies of the chart, and what the chart calls them."""
+PLAIN, DEFAULT = "plain Flower", "fedcomp, default"
+
+
+def terminal(title: str, *lines: RenderableType, width: int = WIDTH) -> str:
+    """Return the SVG picture of a terminal with these lines."""
+    console = Console(record=True, width=width, file=StringIO(), highlight=False, force_terminal=True)
+    for line in lines:
+        console.print(line)
+    svg = console.export_svg(title=title, theme=THEME, unique_id=re.sub(r"\W+", "-", title))
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # it would load a font from a host of others
+    return svg.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace")
+
+
+def demo() -> str:
+    """Return the picture of the demo, with the bytes of its default in bold."""
+    command = [sys.executable, "-m", "fedcomp", "demo"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    lines = [Text("$ python -m fedcomp demo", style="bold cyan")]
+    lines += [Text(line, style="bold green" if line.startswith("auto()") else "") for line in printed.splitlines()]
+    return terminal("python -m fedcomp demo", *lines)
+
+
+def monitor(folder: Path) -> str:
+    """Return the picture of the monitor, once the run of a folder is over."""
+    command = Text(f"$ python -m deploy.monitor runs/{folder.name}", style="bold cyan")
+    return terminal("the monitor of a run", command, render(read_run(folder)), width=100)
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """What the chart shows of one task: means over the seeds."""
+
+    title: str
+    plain_bytes: float
+    sent_bytes: float
+    plain_accuracy: float
+    accuracy: float
+
+
+def bars(name: str, title: str) -> Bars:
+    """Return the bars of a task from its published results."""
+    rows = pd.read_csv(RESULTS / f"default-{name}" / "results.csv")
+    last = rows[rows["round"] == rows["round"].max()].groupby("method").mean(numeric_only=True)
+    sent = last["uplink_bytes"] + last["downlink_bytes"]
+    accuracy = last["accuracy"]
+    return Bars(title, sent[PLAIN], sent[DEFAULT], accuracy[PLAIN], accuracy[DEFAULT])
+
+
+def chart() -> str:
+    """Return the chart: for each task a bar of plain Flower's bytes and one of the default's, with the accuracies."""
+    left, width, step = 16, 448, 92
+    parts = list[str]()
+    for index, each in enumerate(bars(name, title) for name, title in TASKS.items()):
+        top = 52 + index * step
+        short = max(each.sent_bytes / each.plain_bytes * width, 1.5)
+        plain = f"{format_bytes(round(each.plain_bytes))}, {each.plain_accuracy:.1%} accuracy"
+        sent = f"fedcomp: {format_bytes(round(each.sent_bytes))}, {each.accuracy:.1%} accuracy"
+        ratio = f"{each.plain_bytes / each.sent_bytes:.0f} times fewer bytes"
+        parts += [
+            f'<text class="title" x="{left}" y="{top}">{escape(each.title)}</text>',
+            f'<rect class="plain" x="{left}" y="{top + 10}" width="{width}" height="22" rx="3"/>',
+            f'<text class="inside" x="{left + 8}" y="{top + 26}">plain Flower</text>',
+            f'<text x="{left + width + 10}" y="{top + 26}">{plain}</text>',
+            f'<rect class="sent" x="{left}" y="{top + 36}" width="{short:.1f}" height="22" rx="1.5"/>',
+            f'<text x="{left + short + 8:.1f}" y="{top + 52}">{sent}<tspan class="ratio" dx="12">{ratio}</tspan></text>',
+        ]
+    height = 52 + len(TASKS) * step
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 680 {height}" role="img" aria-label="Bytes sent in a whole \
+run, plain Flower and fedcomp's default">
+<style>
+  text {{ font: 14px system-ui, sans-serif; fill: #1d2429 }}
+  .head {{ font-size: 15px; font-weight: 600 }} .title {{ font-weight: 600 }} .inside {{ fill: #fff }}
+  .ratio {{ font-weight: 700; fill: #00695c }} .plain {{ fill: #78868f }} .sent {{ fill: #00897b }}
+  .page {{ fill: #fff }}
+  @media (prefers-color-scheme: dark) {{
+    text {{ fill: #dee4e6 }} .ratio {{ fill: #4dd0be }} .plain {{ fill: #5b6870 }} .page {{ fill: #1d2429 }}
+  }}
+</style>
+<rect class="page" width="680" height="{height}" rx="8"/>
+<text class="head" x="{left}" y="24">Bytes sent in a whole run, up and down, all nodes together</text>
+{chr(10).join(parts)}
+</svg>
+"""
+
+
+def main() -> None:
+    """Write one picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("picture", choices=["demo", "monitor", "default"])
+    parser.add_argument("folder", nargs="?", type=Path, help="of the run, for the monitor")
+    options = parser.parse_args()
+    if options.picture == "monitor" and options.folder is None:
+        parser.error("the monitor needs the folder of a run")
+    pictures = {"demo": demo, "default": chart, "monitor": lambda: monitor(options.folder)}
+    (ASSETS / f"{options.picture}.svg").write_text(pictures[options.picture](), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
