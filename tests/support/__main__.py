@@ -16,6 +16,12 @@ from tests.support.training_traits import EXPECTED, TRAITS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "support"
 WORKS, NO, MARK = "works", "refused", "✓"
+WIDE = """---
+hide: [toc]
+---
+
+"""
+"""Before the title of a page with wide tables: its contents do not take the room beside them."""
 HEAD = """# What works together
 
 Each pair of features has a test, and one of two outcomes:
@@ -144,7 +150,7 @@ def main() -> None:
     ]
     pages["training.md"] += ["", "## Features of a run", "", RUNS, "", *runs()]
     for name, page in pages.items():
-        (FOLDER / name).write_text("\n".join(page) + "\n", encoding="utf-8")
+        (FOLDER / name).write_text(WIDE + "\n".join(page) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

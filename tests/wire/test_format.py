@@ -46,7 +46,7 @@ ARRAYS: dict[str, NDArray[Any]] = {"w": np.zeros((10, 20), np.float32), "steps":
 
 
 def block(name: str) -> str:
-    found = re.findall(rf"^```{name}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    found = re.findall(rf"^```{name.replace(' ', '-')}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     assert len(found) == 1
     return str(found[0])
 
