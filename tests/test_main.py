@@ -188,8 +188,8 @@ def test_the_list_of_training_plug_ins_has_four_lines_for_each(capsys: pytest.Ca
     assert max(map(len, lines)) <= 120
 
 
-def test_the_page_of_training_has_what_was_measured_of_each_plug_in_and_tables_with_its_numbers() -> None:
-    page = (ROOT / "docs" / "training.md").read_text()
+def test_the_pages_of_training_have_what_was_measured_of_each_plug_in_and_tables_with_its_numbers() -> None:
+    page = "\n".join(path.read_text() for path in sorted((ROOT / "docs" / "how-to" / "training").glob("*.md")))
     for name in PLUGINS:
         measured = PLUGINS.about(name).measured
         line = f"| `{name}` | {measured} |\n"
@@ -200,7 +200,7 @@ def test_the_page_of_training_has_what_was_measured_of_each_plug_in_and_tables_w
 
 def test_the_page_of_methods_is_what_the_program_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods", "--markdown"]) == 0
-    page = (ROOT / "docs" / "methods.md").read_text()
+    page = (ROOT / "docs" / "reference" / "methods.md").read_text()
     assert capsys.readouterr().out == page, "fedcomp methods --markdown > docs/reference/methods.md"
 
 

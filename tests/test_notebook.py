@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from docs.scripts.notebook import NOTEBOOK, PAGE, render
+
 ROOT = Path(__file__).parents[1]
-NOTEBOOK = ROOT / "docs" / "notebooks" / "first_steps.ipynb"
 EXECUTE = Path(sys.executable).with_name("jupyter-execute")
 MAX_BYTES = 200_000
 
@@ -34,6 +35,12 @@ def test_the_stored_notebook_is_small_and_was_run_in_order() -> None:
     stored = outputs(NOTEBOOK)
     assert [number for number, _ in stored] == list(range(1, len(stored) + 1))
     assert sum(shown == ["image/png"] for _, shown in stored) == 2
+
+
+def test_the_page_of_the_notebook_is_the_stored_notebook() -> None:
+    assert {path: path.read_bytes() for path in render(NOTEBOOK, PAGE)} == render(NOTEBOOK, PAGE), (
+        "docs.scripts.notebook"
+    )
 
 
 @pytest.mark.nightly

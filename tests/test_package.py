@@ -79,14 +79,14 @@ def test_the_page_of_an_index_has_no_relative_picture_or_link(dist: Path) -> Non
     assert "fedcomp" in text
     assert re.findall(r"\]\((?!https://)", text) == []
     assert "[Flower](https://flower.ai)" in text
-    assert "*Figure: Test accuracy" in text
+    assert "*Figure: Bytes sent" in text
 
 
 def test_a_wheel_of_the_sdist_has_the_metadata_of_the_wheel(dist: Path, tmp_path: Path) -> None:
     with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
         archive.extractall(tmp_path, filter="data")
     [source] = tmp_path.iterdir()
-    assert (source / "docs" / "guide.md").exists()
+    assert (source / "docs" / "start" / "quickstart.md").exists()
     assert all(
         (source / path).exists() for path in re.findall(r"!\[.*?\]\((.*?)\)", (source / "README.md").read_text())
     )

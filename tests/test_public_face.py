@@ -75,11 +75,15 @@ def _modules(folder: Path) -> dict[str, set[str]]:
 
 
 def test_the_modules_with_stable_names_have_public_pages_in_the_reference() -> None:
-    section = (ROOT / "docs" / "index.md").read_text().partition("## What is stable")[2]
+    section = (ROOT / "docs" / "reference" / "stability.md").read_text()
     stable = section.partition("* **texts**")[0]
     assert set(re.findall(r"`(fedcomp[.\w]*)`", stable)) == {"fedcomp", *(f"fedcomp.{each}" for each in STABLE)}
-    public, internals = _modules(ROOT / "docs" / "reference"), _modules(ROOT / "docs" / "reference" / "internals")
-    *pages, last = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"][-1]["API reference"]
+    public, internals = (
+        _modules(ROOT / "docs" / "reference" / "api"),
+        _modules(ROOT / "docs" / "reference" / "api" / "internals"),
+    )
+    reference = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"][-1]["Reference"]
+    *pages, last = reference[-1]["API reference"]
     assert (set(pages), set(last["Internals"])) == (set(public), set(internals))
     described = set[str]().union(*public.values())
     assert described >= {"fedcomp", *(f"fedcomp.{each}" for each in (*STABLE, "split", "gossip"))}

@@ -1,4 +1,4 @@
-"""Every example in the README and in the guide runs as it is written there, and every page is linked."""
+"""Every example in the README and in the pages runs as it is written there, and every link leads to a file."""
 
 import ast
 import re
@@ -16,21 +16,24 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
+from docs.scripts.pictures import badges
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, load_training_state
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-GUIDE = ROOT / "docs" / "guide.md"
-MAX_README_LINES = 150
+QUICKSTART = ROOT / "docs" / "start" / "quickstart.md"
+HOW_TO = ROOT / "docs" / "how-to"
+MAX_README_LINES, MAX_README_COLUMNS = 150, 120
+MAX_WORDS = 3000
 
 
-def _blocks(language: str, page: Path = README) -> list[str]:
+def _blocks(language: str, page: Path) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_the_flower_app_in_the_readme_runs_and_is_compressed(tmp_path: Path) -> None:
+def test_the_flower_app_in_the_quickstart_runs_and_is_compressed(tmp_path: Path) -> None:
     files = {}
-    for block in _blocks("python"):
+    for block in _blocks("python", QUICKSTART):
         if first := re.match(r"# (\w+\.py)\n", block):
             files[str(first[1])] = block
     assert sorted(files) == ["client_app.py", "server_app.py", "try_it.py"]
@@ -55,8 +58,8 @@ def test_the_flower_app_in_the_readme_runs_and_is_compressed(tmp_path: Path) -> 
     assert "fedcomp: round 1, compared with plain Flower: up" in done.stderr
 
 
-def test_the_install_lines_of_the_readme_install_all_that_its_app_imports() -> None:
-    trees = [ast.parse(block) for block in _blocks("python") if re.match(r"# \w+\.py\n", block)]
+def test_the_install_lines_of_the_quickstart_install_all_that_its_app_imports() -> None:
+    trees = [ast.parse(block) for block in _blocks("python", QUICKSTART) if re.match(r"# \w+\.py\n", block)]
     assert len(trees) == 3
     imported = {
         name.split(".")[0]
@@ -69,7 +72,8 @@ def test_the_install_lines_of_the_readme_install_all_that_its_app_imports() -> N
     }
     packages = packages_distributions()
     others = {packages[name][0] for name in imported - {"fedcomp", "client_app", "server_app"}}
-    [line] = [line for block in _blocks("sh") for line in block.splitlines() if line.startswith("pip install")]
+    lines = [line for block in _blocks("sh", QUICKSTART) for line in block.splitlines()]
+    [line] = [line for line in lines if line.startswith("pip install -c")]
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [*line.partition("#")[0].split(), *extras["dependencies"], *extras["optional-dependencies"]["flower"]]
     assert "'.[flower]'" in line
@@ -78,8 +82,10 @@ def test_the_install_lines_of_the_readme_install_all_that_its_app_imports() -> N
 
 
 @pytest.mark.parametrize("start", ["from_file", "from_seed"])
-def test_the_first_model_in_the_guide_is_not_sent(start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = (block for block in _blocks("python", GUIDE) if "from_file" in block)
+def test_the_first_model_of_a_shared_start_is_not_sent(
+    start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (block,) = _blocks("python", HOW_TO / "first-model.md")
     names: dict[str, Any] = {"np": np, "ClientApp": ClientApp, "FedAvg": FedAvg}
     names |= {"CompressionMod": CompressionMod, "CompressedStrategy": CompressedStrategy}
     monkeypatch.chdir(tmp_path)
@@ -105,7 +111,7 @@ def test_the_first_model_in_the_guide_is_not_sent(start: str, tmp_path: Path, mo
 
 
 def test_the_codec_example_prints_the_output_below_it() -> None:
-    text = GUIDE.read_text()
+    text = (HOW_TO / "codec.md").read_text()
     found = re.search(r"^```python\n(import numpy.*?)^```\n\n```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
     env = {"PYTHONPATH": str(README.parent), "PATH": "/usr/bin:/bin"}
@@ -113,9 +119,9 @@ def test_the_codec_example_prints_the_output_below_it() -> None:
     assert done.stdout == found[2]
 
 
-def test_the_app_in_the_guide_continues_from_its_checkpoint_to_the_same_model(tmp_path: Path) -> None:
-    (server,) = re.findall(r"^```python\n(# server_app.py\n.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    client = next(block for block in _blocks("python") if block.startswith("# client_app.py"))
+def test_the_app_with_a_checkpoint_continues_from_its_checkpoint_to_the_same_model(tmp_path: Path) -> None:
+    (server,) = _blocks("python", HOW_TO / "checkpoint.md")
+    client = next(block for block in _blocks("python", QUICKSTART) if block.startswith("# client_app.py"))
     program = """
 from pathlib import Path
 import numpy as np, torch
@@ -156,8 +162,9 @@ print(interrupted == whole, continued == whole)
     assert lines == ["interrupted", *rounds[2:], *rounds, "False True"]
 
 
-def test_the_programs_in_the_training_page_run(capsys: pytest.CaptureFixture[str]) -> None:
-    loop, masks, _ = _blocks("python", ROOT / "docs" / "training.md")
+def test_the_programs_in_the_training_pages_run(capsys: pytest.CaptureFixture[str]) -> None:
+    loop, _ = _blocks("python", HOW_TO / "training" / "index.md")
+    (masks,) = _blocks("python", HOW_TO / "training" / "sparse.md")
     exec(loop, {})  # noqa: S102 - it is the page's
     assert capsys.readouterr().out == "batch_augmentation(copies=4, shift=1) + mixed_precision(dtype='bfloat16')\n"
     exec(masks, {})  # noqa: S102 - it is the page's
@@ -165,7 +172,7 @@ def test_the_programs_in_the_training_page_run(capsys: pytest.CaptureFixture[str
 
 
 def test_the_programs_in_the_asynchronous_page_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
-    page = ROOT / "docs" / "asynchronous.md"
+    page = HOW_TO / "asynchronous.md"
     for program in _blocks("python", page):
         exec(program, {})  # noqa: S102 - it is the page's
         assert f"```\n{capsys.readouterr().out}```" in page.read_text()
@@ -173,7 +180,7 @@ def test_the_programs_in_the_asynchronous_page_print_what_the_page_says(capsys: 
 
 def test_the_app_in_the_training_page_keeps_its_state_on_each_node() -> None:
     names: dict[str, Any] = {}
-    exec(_blocks("python", ROOT / "docs" / "training.md")[2], names)  # noqa: S102 - it is the page's
+    exec(_blocks("python", HOW_TO / "training" / "index.md")[1], names)  # noqa: S102 - it is the page's
     grid = LocalGrid(names["app"], 2)
     strategy = CompressedStrategy(FedAvg(min_available_nodes=2, fraction_evaluate=0.0))
     strategy.start(grid, ArrayRecord(nn.Linear(64, 10).state_dict()), num_rounds=2)
@@ -189,7 +196,7 @@ def test_the_app_in_the_training_page_keeps_its_state_on_each_node() -> None:
 
 
 def test_the_programs_in_the_gossip_page_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
-    page, names = ROOT / "docs" / "gossip.md", dict[str, object]()
+    page, names = HOW_TO / "gossip.md", dict[str, object]()
     programs = _blocks("python", page)
     assert len(programs) == 2
     for program in programs:
@@ -201,7 +208,7 @@ def test_the_programs_in_the_gossip_page_print_what_the_page_says(capsys: pytest
 @pytest.mark.system
 def test_the_program_in_the_split_page_trains_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     """Machines round differently, so the numbers are those of the page more or less."""
-    page = ROOT / "docs" / "split.md"
+    page = HOW_TO / "split.md"
     (program,) = _blocks("python", page)
     exec(program, {})  # noqa: S102 - it is the page's
     line = r"^(\w+): accuracy (\d+)%, (\d+\.\d) times fewer bytes$"
@@ -213,15 +220,43 @@ def test_the_program_in_the_split_page_trains_as_the_page_says(capsys: pytest.Ca
 
 
 def test_the_readme_fits_on_two_screens() -> None:
-    assert len(README.read_text().splitlines()) <= MAX_README_LINES
+    lines = README.read_text().splitlines()
+    assert len(lines) <= MAX_README_LINES
+    assert [line for line in lines if len(line) > MAX_README_COLUMNS] == []
 
 
 def test_every_local_link_of_the_readme_and_the_docs_leads_to_a_file() -> None:
-    for page in (README, ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")):
+    others = (README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md")
+    for page in (*others, *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            beside = {"wire-format.md", "deployment.md", "contributing.md"}  # pages that include a file from elsewhere
-            assert (page.parent / target).exists() or target in beside, f"{page.name} links to {target}"
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_no_page_is_long_and_every_page_is_in_the_navigation() -> None:
+    docs = ROOT / "docs"
+    pages = {page.relative_to(docs).as_posix(): page.read_text() for page in docs.rglob("*.md")}
+    assert {name for name, text in pages.items() if len(text.split()) > MAX_WORDS} == set()
+    assert set(re.findall(r"[\w/.-]+\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)) == set(pages)
 
 
 def test_two_marked_lines_make_it_compressed() -> None:
-    assert sum(block.count("  # <--") for block in _blocks("python")) == 2
+    assert sum(block.count("  # <--") for block in _blocks("python", QUICKSTART)) == 2
+
+
+@pytest.mark.parametrize("page", [README, QUICKSTART, ROOT / "docs" / "index.md"], ids=lambda page: page.name)
+def test_the_diff_adds_two_lines_of_code_and_their_imports(page: Path) -> None:
+    text = re.sub("^    (?=[`+-]|     )", "", page.read_text(), flags=re.MULTILINE)  # of blocks within tabs
+    diffs = re.findall(r"^```diff\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    added = re.findall(r"^\+ *(.*)", "".join(diffs), re.MULTILINE)
+    imports = [line for line in added if "import" in line]
+    code = [line for block in _blocks("python", QUICKSTART) for line in block.splitlines()]
+    marked = [line.partition("  # <--")[0].strip() for line in code if "  # <--" in line]
+    assert set(imports) <= set(code)
+    assert [line for line in added if line not in imports] == marked
+    assert len(imports) == len(marked) == 2
+
+
+def test_the_badges_say_what_the_metadata_says() -> None:
+    shown = {path.stem: path.read_text() for path in (ROOT / "docs" / "assets").glob("badge-*.svg")}
+    assert shown == badges()
+    assert all(f"docs/assets/{name}.svg" in README.read_text() for name in shown)

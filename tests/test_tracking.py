@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "tracking.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "track.md").read_text(encoding="utf-8")
 BEFORE = """
 import logging
 import random

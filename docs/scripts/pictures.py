@@ -1,8 +1,9 @@
-"""Draws the pictures of the documentation as SVG files in docs/assets: python -m docs.scripts.pictures demo|monitor|default.
+"""Draws the pictures of the README and the documentation, as SVG files in docs/assets.
 
     python -m docs.scripts.pictures demo                     # what `python -m fedcomp demo` prints; half a minute
     python -m docs.scripts.pictures monitor runs/digits-001  # what `python -m deploy.monitor` shows of this run
     python -m docs.scripts.pictures default                  # the README's chart, from docs/results/default-*/results.csv
+    python -m docs.scripts.pictures badges                   # of the README, from pyproject.toml
 
 Rich draws the terminals.  The chart is written as text: such an SVG file follows the reader's light or dark screen.
 """
@@ -61,13 +62,13 @@ def demo() -> str:
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     lines = [Text("$ python -m fedcomp demo", style="bold cyan")]
     lines += [Text(line, style="bold green" if line.startswith("auto()") else "") for line in printed.splitlines()]
-    return terminal("python -m fedcomp demo", *lines)
+    return terminal("python -m fedcomp demo", *lines, "")  # the last line is cut in some browsers
 
 
 def monitor(folder: Path) -> str:
     """Return the picture of the monitor, once the run of a folder is over."""
     command = Text(f"$ python -m deploy.monitor runs/{folder.name}", style="bold cyan")
-    return terminal("the monitor of a run", command, render(read_run(folder)), width=100)
+    return terminal("the monitor of a run", command, render(read_run(folder)), "", width=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +128,48 @@ run, plain Flower and fedcomp's default">
 """
 
 
+def badges() -> dict[str, str]:
+    """Return the pictures of the README's badges by name: what pyproject.toml says."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    pythons = re.findall(r"Programming Language :: Python :: (3\.\d+)", text)
+    [(lowest, beyond)] = re.findall(r"flwr>=1\.(\d+),<1\.(\d+); extra", text)
+    return {
+        "badge-python": badge("Python", " | ".join(pythons)),
+        "badge-flower": badge("Flower", f"1.{lowest} - 1.{int(beyond) - 1}"),
+        "badge-licence": badge("licence", "Apache-2.0"),
+        "badge-cite": badge("cite", "CITATION.cff"),
+    }
+
+
+def badge(left: str, right: str) -> str:
+    """Return the picture of a badge with two words."""
+    border, width = 8 + 6.6 * len(left), 18 + 6.6 * len(left + right)
+    style = 'fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11"'
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="20" role="img" aria-label="{left}: {right}">
+<rect width="{width:.0f}" height="20" rx="3" fill="#555"/>
+<rect x="{border:.0f}" width="{width - border:.0f}" height="20" rx="3" fill="#00796b"/>
+<text x="{border / 2:.0f}" y="14" {style}>{left}</text>
+<text x="{(border + width) / 2:.0f}" y="14" {style}>{right}</text>
+</svg>
+"""
+
+
 def main() -> None:
-    """Write one picture."""
+    """Write one picture, or the badges."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("picture", choices=["demo", "monitor", "default"])
+    parser.add_argument("picture", choices=["demo", "monitor", "default", "badges"])
     parser.add_argument("folder", nargs="?", type=Path, help="of the run, for the monitor")
     options = parser.parse_args()
-    if options.picture == "monitor" and options.folder is None:
-        parser.error("the monitor needs the folder of a run")
-    pictures = {"demo": demo, "default": chart, "monitor": lambda: monitor(options.folder)}
-    (ASSETS / f"{options.picture}.svg").write_text(pictures[options.picture](), encoding="utf-8")
+    if options.picture == "badges":
+        pictures = badges()
+    elif options.picture == "monitor":
+        if options.folder is None:
+            parser.error("the monitor needs the folder of a run")
+        pictures = {"monitor": monitor(options.folder)}
+    else:
+        pictures = {options.picture: demo() if options.picture == "demo" else chart()}
+    for name, svg in pictures.items():
+        (ASSETS / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":

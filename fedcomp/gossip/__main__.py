@@ -22,7 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="fedcomp gossip", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("settings", type=Path, help="the TOML file of the node; docs/how-to/gossip.md lists the settings")
+    parser.add_argument(
+        "settings", type=Path, help="the TOML file of the node; docs/how-to/gossip.md lists the settings"
+    )
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(TERMINATED))
     try:

@@ -1,6 +1,7 @@
 """The automatic choice: for each round, the cheapest compressor that should cost no accuracy by the end of the run.
 
-`docs/explanation/automatic-choice.md` derives the rule and says where the constants come from.  Sizes are in bits per entry of the vector.
+`docs/explanation/automatic-choice.md` derives the rule and says where the constants come from.  Sizes are in bits per
+entry of the vector.
 """
 
 import math

@@ -278,7 +278,7 @@ def test_an_update_that_is_too_long_is_refused_and_named(flower_log: pytest.LogC
 
 
 def test_the_example_in_the_guide_runs_and_keeps_its_bound(tmp_path: Path) -> None:
-    guide = Path(__file__).parents[2] / "docs" / "guide.md"
+    guide = Path(__file__).parents[2] / "docs" / "how-to" / "privacy.md"
     (example,) = re.findall(r"^```python\n(# private_server.py\n.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL)
     file = tmp_path / "private_server.py"
     file.write_text(example)
