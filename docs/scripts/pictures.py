@@ -1,7 +1,7 @@
 """Draws the pictures of the README and the documentation, as SVG files in docs/assets.
 
-    python -m docs.scripts.pictures demo                     # what `python -m fedcomp demo` prints; half a minute
-    python -m docs.scripts.pictures monitor runs/digits-001  # what `python -m deploy.monitor` shows of this run
+    python -m docs.scripts.pictures demo                     # what `fedcomp demo` prints; half a minute
+    python -m docs.scripts.pictures monitor runs/digits-001  # what `fedcomp monitor` shows of this run
     python -m docs.scripts.pictures default                  # the README's chart, from docs/results/default-*/results.csv
     python -m docs.scripts.pictures badges                   # of the README, from pyproject.toml
 
@@ -60,14 +60,14 @@ def demo() -> str:
     """Return the picture of the demo, with the bytes of its default in bold."""
     command = [sys.executable, "-m", "fedcomp", "demo"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    lines = [Text("$ python -m fedcomp demo", style="bold cyan")]
+    lines = [Text("$ fedcomp demo", style="bold cyan")]
     lines += [Text(line, style="bold green" if line.startswith("auto()") else "") for line in printed.splitlines()]
-    return terminal("python -m fedcomp demo", *lines, "")  # the last line is cut in some browsers
+    return terminal("fedcomp demo", *lines, "")  # the last line is cut in some browsers
 
 
 def monitor(folder: Path) -> str:
     """Return the picture of the monitor, once the run of a folder is over."""
-    command = Text(f"$ python -m deploy.monitor runs/{folder.name}", style="bold cyan")
+    command = Text(f"$ fedcomp monitor runs/{folder.name}", style="bold cyan")
     return terminal("the monitor of a run", command, render(read_run(folder)), "", width=100)
 
 
