@@ -68,9 +68,14 @@ def text_lines() -> Iterator[str]:
 
 def markdown_lines() -> Iterator[str]:
     """Yield the page docs/reference/methods.md: a table for each family of methods, the smallest messages first."""
-    yield from ("# Methods", "", "```sh", "fedcomp methods --markdown > docs/reference/methods.md", "```", "")
-    yield f"{MEASURED} {ERROR}"
-    yield "*Keeps* is what the sender remembers from one message to the next. Not sure? [Choose a method](../how-to/choose.md)."
+    yield from ("# Methods", "")
+    yield "Every compression method, by family, the smallest messages first. Not sure? [Choose a method](../how-to/choose.md)."
+    yield "`fedcomp methods --markdown > docs/reference/methods.md` writes this page."
+    yield ""
+    yield f"* **bits/param** and **error**: {MEASURED[0].lower()}{MEASURED[1:]}"
+    yield f"  {ERROR}"
+    yield "* **direction**: both, or only up (nodes to server) or down."
+    yield "* **keeps**: what the sender remembers from one message to the next."
     families: dict[str, list[Row]] = {title: [] for title in FAMILIES.values()}
     for row in sorted(rows(), key=lambda row: row[6]):
         module = METHODS[row[0]].__module__.removeprefix("fedcomp.methods.")
