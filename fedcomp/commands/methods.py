@@ -1,7 +1,7 @@
 """List every compression method: settings, paper, and its measured size and error.
 
 fedcomp methods
-fedcomp methods --markdown > docs/methods.md
+fedcomp methods --markdown > docs/reference/methods.md
 """
 
 import argparse
@@ -15,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="fedcomp methods", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--markdown", action="store_true", help="print the page docs/methods.md")
+    parser.add_argument("--markdown", action="store_true", help="print the page docs/reference/methods.md")
     for line in markdown_lines() if parser.parse_args(arguments).markdown else text_lines():
         print(line)
     return 0
