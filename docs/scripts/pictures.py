@@ -1,6 +1,6 @@
 """Draws the pictures of the README and the documentation, as SVG files in docs/assets.
 
-    python -m docs.scripts.pictures demo                     # what `fedcomp demo` prints; half a minute
+    python -m docs.scripts.pictures demo                     # what `python -m fedcomp demo` prints; half a minute
     python -m docs.scripts.pictures monitor runs/digits-001  # what `fedcomp monitor` shows of this run
     python -m docs.scripts.pictures default                  # the README's chart, from docs/results/default-*/results.csv
     python -m docs.scripts.pictures badges                   # of the README, from pyproject.toml
@@ -60,9 +60,9 @@ def demo() -> str:
     """Return the picture of the demo, with the bytes of its default in bold."""
     command = [sys.executable, "-m", "fedcomp", "demo"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    lines = [Text("$ fedcomp demo", style="bold cyan")]
+    lines = [Text("$ python -m fedcomp demo", style="bold cyan")]
     lines += [Text(line, style="bold green" if line.startswith("auto()") else "") for line in printed.splitlines()]
-    return terminal("fedcomp demo", *lines, "")  # the last line is cut in some browsers
+    return terminal("python -m fedcomp demo", *lines, "")  # the last line is cut in some browsers
 
 
 def monitor(folder: Path) -> str:
@@ -109,7 +109,7 @@ def chart() -> str:
             f'<rect class="sent" x="{left}" y="{top + 36}" width="{short:.1f}" height="22" rx="1.5"/>',
             f'<text x="{left + short + 8:.1f}" y="{top + 52}">{sent}<tspan class="ratio" dx="12">{ratio}</tspan></text>',
         ]
-    height = 52 + len(TASKS) * step
+    height = 36 + len(TASKS) * step
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 680 {height}" role="img" aria-label="Bytes sent in a whole \
 run, plain Flower and fedcomp's default">
 <style>
@@ -122,7 +122,7 @@ run, plain Flower and fedcomp's default">
   }}
 </style>
 <rect class="page" width="680" height="{height}" rx="8"/>
-<text class="head" x="{left}" y="24">Bytes sent in a whole run, up and down, all nodes together</text>
+<text class="head" x="{left}" y="24">Bytes sent in a whole run, up and down, each task to its own scale</text>
 {chr(10).join(parts)}
 </svg>
 """
