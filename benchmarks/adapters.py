@@ -42,7 +42,7 @@ Node = Callable[[Adapter, int, int], tuple[Adapter, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelShape:
     """The layers of a language model, and the sizes of their input, queries and values."""
 
     layers: int
@@ -51,12 +51,16 @@ class Shape:
     values: int
 
 
-SHAPES = {"0.5B": Shape(24, 896, 896, 128), "3B": Shape(28, 3072, 3072, 1024), "7B": Shape(32, 4096, 4096, 1024)}
+SHAPES = {
+    "0.5B": ModelShape(24, 896, 896, 128),
+    "3B": ModelShape(28, 3072, 3072, 1024),
+    "7B": ModelShape(32, 4096, 4096, 1024),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A federation: its nodes, how many train in a round, and the rounds."""
+class AdapterRun:
+    """A federation that trains adapters: its nodes, how many train in a round, and the rounds."""
 
     nodes: int
     per_round: int
@@ -87,7 +91,7 @@ class Plan:
 class Recorded:
     """The small training, whose updates it keeps."""
 
-    def __init__(self, plan: Plan, links: Sequence[str]) -> None:
+    def __init__(self, plan: AdapterRun, links: Sequence[str]) -> None:
         """Train plain, and with each of `links`."""
         small = SmallTraining(plan.nodes, SEED)
         self.first, self.updates = small.adapter, dict[tuple[int, int], tuple[Adapter, int]]()
@@ -112,7 +116,7 @@ class Recorded:
 class Enlarged:
     """The adapter of a large model, whose matrices are made of the rows and columns of a small one's."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ModelShape) -> None:
         rng = np.random.default_rng(SEED)
         self._parts: dict[str, tuple[str, NDArray[np.intp]]] = {}
         for layer in range(shape.layers):
@@ -129,7 +133,7 @@ class Enlarged:
         }
 
 
-def measured(model: str, plan: Plan, links: str, recorded: Recorded) -> dict[str, object]:
+def measured(model: str, plan: AdapterRun, links: str, recorded: Recorded) -> dict[str, object]:
     """Return the row of a model and its two compressors."""
     enlarge = Enlarged(SHAPES[model])
     first = enlarge(recorded.first)
@@ -172,7 +176,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    plan = Plan(options.nodes, options.per_round, options.rounds)
+    plan = AdapterRun(options.nodes, options.per_round, options.rounds)
     recorded = Recorded(plan, options.links)
     losses = [{"small model": name, "loss": f"{loss:.3f}"} for name, loss in recorded.losses.items()]
     federation = f"{plan.rounds} rounds of {plan.per_round} of {plan.nodes} nodes"

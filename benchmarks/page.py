@@ -1,6 +1,6 @@
 """Run the commands of a page again, and put what they print below them: all its figures are then of one code and one machine.
 
-    python -m benchmarks.page docs/performance.md --data-dir DIR [--only jumps]
+    python -m benchmarks.page docs/results/performance.md --data-dir DIR [--only jumps]
 
 A block ```sh that is followed by a block ``` without a language is run as a whole, in the project's folder; what it prints
 replaces the second block.  In a command, DIR stands for the folder of the datasets.  The page is written after each block, and

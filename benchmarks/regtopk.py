@@ -1,6 +1,6 @@
 """RegTop-k compared with top-k with error feedback, on linear regression with heterogeneous senders.
 
-    python -m benchmarks.regtopk [--density 0.6] [--rounds 2500] [--out docs/regtopk.png]
+    python -m benchmarks.regtopk [--density 0.6] [--rounds 2500] [--out docs/results/regtopk.png]
 
 The experiment of Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, "linear regression": N = 20 senders, each with 500
 samples of J = 100 Gaussian features; each sender's optimum is drawn around its own mean, sqrt(5) times a standard normal;

@@ -4,7 +4,7 @@
 
 Cells that are already in the results do not run again, so the same command resumes a study that was stopped; the cells
 that were running then start again. Two studies may have cells in common, with the same settings and label: --reuse takes
-them from the other's results. See docs/experiments.md.
+them from the other's results. See docs/how-to/experiments.md.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A study file, read and checked completely before anything runs: one question, and the grid of runs that answers it.
 
-docs/experiments.md describes the format. A value of a [[method]] takes precedence over one of [grid], and that over one of
-[run]; the file's own [run] takes precedence over those that it includes.
+docs/how-to/experiments.md describes the format. A value of a [[method]] takes precedence over one of [tune] or [grid], and that
+over one of [run]; the file's own [run] takes precedence over those that it includes.
 """
 
 import tomllib

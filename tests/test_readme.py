@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
 from docs.scripts.pictures import badges
+from fedcomp.data import read_card
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, load_training_state
+from fedcomp.tasks import build_model, input_shape
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -29,6 +32,36 @@ MAX_WORDS = 3000
 
 def _blocks(language: str, page: Path) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_about_trained_models_loads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run of one's own, and of a run's folder; the adapter of the last example is tested with the LoRA example."""
+    own, folder, _ = _blocks("python", HOW_TO / "use-the-model.md")
+    model = nn.Linear(3, 2)
+    app = ClientApp(mods=[CompressionMod()])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays = ArrayRecord({name: Array(array.numpy() + 1) for name, array in message.content["arrays"].items()})
+        return Message(RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+    monkeypatch.chdir(tmp_path)
+    before = model.weight.detach().clone()
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    exec(own, {"strategy": strategy, "grid": LocalGrid(app, 2), "ArrayRecord": ArrayRecord, "model": model})  # noqa: S102
+    saved = torch.load(tmp_path / "model.pt", weights_only=True)["weight"]
+    assert torch.equal(saved, model.weight)
+    assert (saved - before).mean() == pytest.approx(3, rel=0.1)
+    card = read_card("digits", ROOT / "datasets")
+    trained = {
+        name: tensor.numpy() for name, tensor in build_model("mlp", input_shape(card), 10, 7).state_dict().items()
+    }
+    (tmp_path / "runs" / "digits-001").mkdir(parents=True)
+    np.savez(tmp_path / "runs" / "digits-001" / "model.npz", **trained)  # type: ignore[arg-type]
+    (tmp_path / "datasets").symlink_to(ROOT / "datasets")
+    found: dict[str, Any] = {}
+    exec(folder, found)  # noqa: S102
+    assert all(np.array_equal(tensor.numpy(), trained[name]) for name, tensor in found["model"].state_dict().items())
 
 
 def test_the_flower_app_in_the_quickstart_runs_and_is_compressed(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from benchmarks import adapters, small_adapter
-from benchmarks.adapters import SHAPES, Enlarged, Plan, Recorded, measured
+from benchmarks.adapters import SHAPES, AdapterRun, Enlarged, Recorded, measured
 from benchmarks.small_adapter import SmallTraining
 
-PLAN = Plan(nodes=4, per_round=2, rounds=2)
+PLAN = AdapterRun(nodes=4, per_round=2, rounds=2)
 LINKS = "crosspolytope(bits=0.15) stc(density=0.02)"
 
 
@@ -48,7 +48,7 @@ def test_the_nodes_of_a_large_model_send_what_those_of_the_small_one_sent(monkey
     assert list(recorded.losses) == ["before", "plain Flower", "dense() dense()", LINKS]
     assert recorded.losses["plain Flower"] == pytest.approx(recorded.losses["dense() dense()"], rel=1e-4)
     assert recorded.losses["plain Flower"] < recorded.losses["before"]
-    monkeypatch.setitem(adapters.SHAPES, "tiny", adapters.Shape(2, 16, 16, 8))
+    monkeypatch.setitem(adapters.SHAPES, "tiny", adapters.ModelShape(2, 16, 16, 8))
     row = measured("tiny", PLAN, LINKS, recorded)
     assert row["entries"] == f"{2 * 32 * (16 + 16 + 16 + 8):,}"
     assert float(str(row["smaller"]).removesuffix("x")) > 20
