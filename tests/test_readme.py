@@ -7,7 +7,7 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -42,7 +42,8 @@ def test_the_page_about_trained_models_loads_them(tmp_path: Path, monkeypatch: p
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        arrays = ArrayRecord({name: Array(array.numpy() + 1) for name, array in message.content["arrays"].items()})
+        sent = cast(ArrayRecord, message.content["arrays"])
+        arrays = ArrayRecord({name: Array(array.numpy() + 1) for name, array in sent.items()})
         return Message(RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
 
     monkeypatch.chdir(tmp_path)
@@ -57,7 +58,7 @@ def test_the_page_about_trained_models_loads_them(tmp_path: Path, monkeypatch: p
         name: tensor.numpy() for name, tensor in build_model("mlp", input_shape(card), 10, 7).state_dict().items()
     }
     (tmp_path / "runs" / "digits-001").mkdir(parents=True)
-    np.savez(tmp_path / "runs" / "digits-001" / "model.npz", **trained)  # type: ignore[arg-type]
+    np.savez(tmp_path / "runs" / "digits-001" / "model.npz", **trained)
     (tmp_path / "datasets").symlink_to(ROOT / "datasets")
     found: dict[str, Any] = {}
     exec(folder, found)  # noqa: S102
