@@ -48,7 +48,7 @@ nightly: install
 flower-lowest:
 	test -x build/flower-lowest/bin/python || $(PYTHON) -m venv build/flower-lowest
 	sed '/^flwr==/d' constraints.txt > build/flower-lowest.txt
-	build/flower-lowest/bin/pip install --quiet --no-compile -c build/flower-lowest.txt '.[flower]' 'flwr==$(word 1,$(FLOWER)).*' pytest pytest-xdist
+	build/flower-lowest/bin/pip install --quiet -c build/flower-lowest.txt '.[flower]' 'flwr==$(word 1,$(FLOWER)).*' pytest pytest-xdist
 	cd build && flower-lowest/bin/python -m fedcomp demo --rounds 3
 	$(MAKE) VENV=build/flower-lowest flower-tests
 
@@ -63,7 +63,7 @@ flower-highest: install
 	$(BIN)/pip install --dry-run --upgrade 'flwr<$(word 2,$(FLOWER))' > build/flower-highest.txt
 	if grep 'Would install.* flwr-' build/flower-highest.txt; then \
 		$(PYTHON) -m venv build/flower-highest && \
-		build/flower-highest/bin/pip install --quiet --no-compile '.[flower]' pytest pytest-xdist && \
+		build/flower-highest/bin/pip install --quiet '.[flower]' pytest pytest-xdist && \
 		$(MAKE) VENV=build/flower-highest flower-tests; \
 	fi
 
@@ -73,7 +73,7 @@ python-highest: export PYENV_VERSION := $(PYTHON_HIGHEST:python%=%)
 # The wheel on the highest Python, with numpy alone: the core's tests, but for those that need torch or Flower.
 python-highest:
 	if test -x build/python-highest/bin/python || $(PYTHON_HIGHEST) -m venv build/python-highest; then \
-		build/python-highest/bin/pip install --quiet --no-compile . pytest pytest-xdist && \
+		build/python-highest/bin/pip install --quiet . pytest pytest-xdist && \
 		$(MAKE) VENV=build/python-highest core-tests; \
 	else \
 		echo "$(PYTHON_HIGHEST) is not installed: nothing was tested with it"; \
