@@ -75,7 +75,7 @@ def test_every_method_keeps_the_contract_for_two_blocks(name: str) -> None:
     check_compressor(fedcomp.parse(name), sizes=(40_003,))
 
 
-@pytest.mark.sample(13)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_setting_of_a_method_keeps_the_contract(text: str) -> None:
     check_compressor(fedcomp.parse(text), sizes=(1, 31, 1000), damage_up_to=100)

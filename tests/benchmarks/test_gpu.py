@@ -140,6 +140,7 @@ def test_a_federation_learns_and_is_the_same_each_time() -> None:
     assert first.dense_bytes > 15 * first.sent_bytes, "the key frames are most of it in 12 rounds"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("training", ["admm('ternary', interval=5)", "rigl(0.3)", "mixed_precision()"])
 def test_a_federation_trains_with_plug_ins(training: str) -> None:
     plain, changed = (federation(CPU, 6, training=text) for text in ("", training))

@@ -71,6 +71,7 @@ def test_parts_are_sorted_and_disjoint_and_none_is_empty_and_most_schemes_use_ev
         assert (np.diff(part) > 0).all()
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("spec", ALL)
 def test_only_the_seed_decides(spec: str, labels: NDArray[np.int64]) -> None:
     first, again, other = (cut(spec, labels, 5, seed) for seed in (3, 3, 4))
@@ -205,6 +206,7 @@ def test_the_partition_of_a_dataset_is_cached() -> None:
         parts[0][0] = 1
 
 
+@pytest.mark.sample(22)
 @pytest.mark.parametrize(
     ("spec", "clients", "named"),
     [

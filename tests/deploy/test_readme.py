@@ -65,6 +65,7 @@ def type_in(commands: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_the_commands_make_all_folders_that_the_containers_mount(place: Path) -> None:
     block = next(block for block in blocks("sh") if "docker compose" in block)
     *commands, compose = block.splitlines()
@@ -106,6 +107,7 @@ def test_the_wheel_has_the_name_in_the_commands_and_the_extras_exist() -> None:
     assert set(re.findall(r"whl\[(\w+)\]", README)) == {"client", "app"} <= project["optional-dependencies"].keys()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", [line for line in lines("flwr ") if " run " not in line])
 def test_flower_has_the_commands(command: str) -> None:
     _, group, name, *arguments = shlex.split(command)

@@ -57,6 +57,7 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
     assert launcher.processes() == []
 
 
+@pytest.mark.nightly
 @pytest.mark.system
 def test_split_learning_from_start_to_end(launcher: Launcher, tmp_path: Path) -> None:
     text = "split='split(forward=cgx(bits=2), steps=4)' split-layer='2' model=cnn partition='iid()' num-rounds=2 runs-dir=out"

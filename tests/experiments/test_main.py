@@ -159,6 +159,7 @@ def test_the_quick_study_shows_that_stc_sends_less(
     assert "fedcomp study small.toml" in page
 
 
+@pytest.mark.nightly
 def test_a_hub_that_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
     study = write(tmp_path, STUDY.replace("[run]", '[run]\ndataset = "mnist"'))
     with socket.socket() as silent:  # a port that nothing listens on
@@ -233,6 +234,7 @@ def test_workers_are_a_whole_number_above_0(workers: str, capsys: pytest.Capture
     assert workers in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 @pytest.mark.system
 def test_a_study_runs_on_a_local_ray_cluster(tmp_path: Path) -> None:
     study, out = write(tmp_path, STUDY.replace("iterations = 100", "iterations = 2")), tmp_path / "out"

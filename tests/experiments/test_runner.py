@@ -50,7 +50,7 @@ def kill_long_runs(scratch: Path, stop: threading.Event) -> None:
                 shutil.rmtree(record.parents[1])
 
 
-@pytest.mark.sample(1)
+@pytest.mark.nightly
 @pytest.mark.system
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_process_that_is_killed_costs_its_cell_and_no_other(workers: int, tmp_path: Path) -> None:

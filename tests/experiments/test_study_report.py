@@ -125,6 +125,7 @@ def test_the_page_names_environment_and_table_if_they_are_known(known: str, bare
     assert "not recorded" in bare
 
 
+@pytest.mark.nightly
 def test_a_report_needs_only_the_table_of_results_and_escapes_its_texts(folder: Path) -> None:
     html = (folder / "results.html").read_text(encoding="utf-8")
     assert html.startswith("<!doctype html>")

@@ -92,7 +92,7 @@ def test_no_evaluation_ends_the_run(name: str, nodes: int) -> None:
     assert not strategy.failed_rounds
 
 
-@pytest.mark.sample(51)
+@pytest.mark.sample(34)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("attack", EXTREMES)

@@ -153,6 +153,7 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("links", [("eden(bits=2)", "eden(bits=1)"), ("stc(density=0.1)", "stc(density=0.1)")])
 def test_no_strategy_moves_a_tensor_that_no_node_trained(name: str, links: tuple[str, str]) -> None:

@@ -55,7 +55,7 @@ def found(request: pytest.FixtureRequest) -> Choco | DeepSqueeze:
     return find_step_size(GRAPH, parse_method(request.param), (SHAPE,))
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_the_step_size_that_is_found_brings_models_together_and_keeps_them_so(found: Choco | DeepSqueeze) -> None:
     """The models of CHOCO come closer without end; the distance of Deep-Squeeze falls to a floor and stays there."""
     distances = averaged(found, 100)

@@ -72,6 +72,7 @@ def vars_of(node: Any) -> dict[str, Array]:
     return memory
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("name", METHODS)
 def test_the_mean_of_all_nodes_stays_that_of_the_trained_models(name: str, graph: str) -> None:

@@ -130,6 +130,7 @@ def heavy_tailed(kind: str, n: int) -> Vector:
     return value.astype(np.float32)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("n", [65_536, 102_538])
 @pytest.mark.parametrize(("kind", "most"), [("sparse", 0.008), ("lognormal", 0.0015), ("Student t", 0.0005)])
 def test_heavy_tailed_vectors_have_little_bias(kind: str, most: float, n: int) -> None:

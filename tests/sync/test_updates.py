@@ -148,6 +148,7 @@ def test_an_update_that_is_decoded_later_is_the_same(text: str) -> None:
     assert (later.sparse() is None) == (now.sparse() is None)
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_memory_of_a_decoded_update_is_counted(text: str) -> None:
     arrays = {"w": np.ones((1000, 200), np.float32)}

@@ -161,6 +161,7 @@ def test_nodes_and_server_continue_after_a_restart_without_a_difference(tmp_path
         np.testing.assert_array_equal(mine.memory["residual"], theirs.memory["residual"])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("file", ["state", "model-*"])
 @pytest.mark.parametrize("damage", ["cut", "bit", "empty", "foreign", "other format", "away"])

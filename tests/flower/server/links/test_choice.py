@@ -551,6 +551,7 @@ def test_a_restarted_server_balances_as_if_it_had_not_stopped(tmp_path: Path) ->
     np.testing.assert_array_equal(floats(parts.arrays), floats(whole.arrays))
 
 
+@pytest.mark.nightly
 def test_the_automatic_choice_balances_too() -> None:
     """Until its delay is too long, which it is not: 2 % of 200 rounds.  Without a balance, nodes would fetch 2.8 times."""
     random.seed(5)

@@ -108,6 +108,7 @@ def test_without_rounds_nodes_fetch_in_balance_with_what_they_send(
     assert fetched_per_sent(strategy) == pytest.approx(balance, rel=0.1)
 
 
+@pytest.mark.nightly
 def test_updates_that_are_refused_as_too_late_count() -> None:
     strategy = balanced_run(AsyncMode(buffer=5, staleness=1), 60)
     assert strategy.ledger.refused > 10
@@ -138,6 +139,7 @@ def test_one_buffer_of_all_nodes_that_train_has_the_densities_of_rounds() -> Non
     assert len(set(rounds)) > 10
 
 
+@pytest.mark.nightly
 def test_the_automatic_choice_balances_without_rounds_and_expects_as_many_updates_as_a_version_has() -> None:
     """A version holds two updates, though ten nodes train."""
     random.seed(5)

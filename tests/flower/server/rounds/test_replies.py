@@ -80,7 +80,7 @@ def _with_a_silent_node(inner: str) -> tuple[Meddling, CompressedStrategy]:
     return _trained(inner, lambda reply: [])
 
 
-@pytest.mark.sample(44)
+@pytest.mark.sample(22)
 @pytest.mark.one_flower
 @pytest.mark.parametrize("inner", INNER)
 @pytest.mark.parametrize("name", MISFITS)
