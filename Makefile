@@ -40,7 +40,7 @@ quick: install
 	$(if $(ROOM),,$(error make quick needs a room, such as ROOM=wire))
 	$(PYTEST) -n 2 --dist worksteal $(addprefix tests/,$(ROOM) $(LAWS)) $(ARGS)
 
-# The cases that the mark `sample` leaves out of `make test` and `make system`: all together, half an hour.
+# The cases that the mark `sample` leaves out of `make test` and `make system`: all together, about twelve minutes.
 nightly: install
 	$(PYTEST) -m nightly -n 2 --dist loadfile $(ARGS)
 
