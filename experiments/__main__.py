@@ -100,27 +100,11 @@ def _run(
     options: argparse.Namespace,
     console: Console,
 ) -> list[Failure]:
-    """Run the cells that the results lack, and return those that failed; say how far it came, also after Ctrl-C."""
+    """Run the cells that the results lack, add each to them as it ends, and return those that failed.
+
+    Raises `_StoppedError` after Ctrl-C, when it has said how far the study came.
+    """
     _log(console, f"{_done(cells, results)}; results: {results.path}")
-    try:
-        return _run_missing(plan, cells, results, data_dir, options, console)
-    except KeyboardInterrupt:
-        _log(console, f"stopped: {_done(cells, results)}; the same command resumes the study")
-        if results.cells:
-            path = shlex.quote(str(results.path))
-            _log(console, f"a report of these cells: fedcomp report {path}")
-        raise _StoppedError from None
-
-
-def _run_missing(
-    plan: StudyPlan,
-    cells: Sequence[Cell],
-    results: Results,
-    data_dir: str,
-    options: argparse.Namespace,
-    console: Console,
-) -> list[Failure]:
-    """Run the cells that are missing, add each to the results as it ends, and return those that failed."""
     missing = [cell for cell in cells if cell.name not in results.cells]
     if not missing:
         return []
@@ -132,7 +116,7 @@ def _run_missing(
         scratch = results.path.parent / ".running"
         shutil.rmtree(scratch, ignore_errors=True)  # of a study that was killed
         scratch.mkdir()
-    failures = []
+    failures: list[Failure] = []
     try:
         with (
             closing(run_cells(missing, data_dir, workers, scratch)) as events,
@@ -143,6 +127,12 @@ def _run_missing(
                     failures.append(event)
                 else:
                     results.add(event.rows)
+    except KeyboardInterrupt:
+        _log(console, f"stopped: {_done(cells, results)}; the same command resumes the study")
+        if results.cells:
+            path = shlex.quote(str(results.path))
+            _log(console, f"a report of these cells: fedcomp report {path}")
+        raise _StoppedError from None
     finally:
         if scratch:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,8 @@ def server() -> Iterator[Any]:
 
 def test_a_wheel_names_its_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor, "files", lambda _: tmp_path)
+    (tmp_path / "provenance.json").write_text(json.dumps({"commit": None, "modified": None}))
+    assert any(re.fullmatch(r"fedcomp [\d.]+, numpy .*", text) for _, text in doctor.machine()), "built without git"
     for modified, changed in ((False, ""), (True, ", with changes")):
         (tmp_path / "provenance.json").write_text(json.dumps({"commit": "0123456789abcdef", "modified": modified}))
         assert any(f" (commit 0123456789ab{changed}), numpy " in text for _, text in doctor.machine())

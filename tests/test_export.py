@@ -36,6 +36,8 @@ def test_a_model_comes_back_to_the_bit_in_numpy_and_in_torch(
         for name, array in arrays.items():
             assert loaded[name].dtype == array.dtype
             np.testing.assert_array_equal(loaded[name], array)
+    with safetensors.safe_open(out, "pt") as file:
+        assert file.metadata() == {"format": "pt"}, "transformers loads no other"
     model = torch.nn.Linear(4, 3, bias=False)
     model.load_state_dict({"weight": load_tensors(out)["weight"]})
 

@@ -18,7 +18,7 @@ from rich.live import Live
 
 from deploy.monitor.keyboard import keyboard
 from deploy.monitor.snapshot import MonitorError, RunSnapshot, read_run
-from deploy.monitor.tui import Position, render
+from deploy.monitor.tui import Position, most_above, render
 from server.run_status import RUNNING
 
 POLL_S = 1.0
@@ -34,7 +34,7 @@ def watch(folder: Path, console: Console, *, once: bool) -> None:
                 while run.state == RUNNING and key != "q":
                     live.update(render(run, console.height, position), refresh=console.is_terminal)
                     key = wait(POLL_S)
-                    position = position.after(key, len(run.nodes))
+                    position = position.after(key, most_above(run, console.height))
                     run = read_run(folder, run)
     finally:  # the last view stays on the screen, also after Ctrl-C
         console.print(render(run, console.height if console.is_terminal else None, position))

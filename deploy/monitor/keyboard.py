@@ -10,14 +10,17 @@ from contextlib import contextmanager
 
 @contextmanager
 def keyboard() -> Generator[Callable[[float], str]]:
-    """Yield a function that waits some seconds for a key, and returns it, or nothing; without a terminal, it only waits."""
+    """Yield a function that waits some seconds for a key, and returns it, or nothing.
+
+    It only waits without a terminal, and in the background, where the system stops a process that uses the keyboard.
+    """
     try:
         import termios
         import tty
     except ImportError:  # Windows
         yield _sleep
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty() or _in_background(sys.stdin.fileno()):
         yield _sleep
         return
     stream = sys.stdin.fileno()
@@ -32,6 +35,13 @@ def keyboard() -> Generator[Callable[[float], str]]:
         yield wait
     finally:
         termios.tcsetattr(stream, termios.TCSADRAIN, before)
+
+
+def _in_background(terminal: int) -> bool:
+    try:
+        return os.tcgetpgrp(terminal) != os.getpgrp()
+    except OSError:  # it is not the terminal that controls this process
+        return False
 
 
 def _sleep(seconds: float) -> str:

@@ -59,20 +59,32 @@ class Position:
     order: str = LOST
     above: int = 0
 
-    def after(self, key: str, nodes: int) -> "Position":
-        """Return the position after `key`, in a table of `nodes` nodes; keys without a meaning change nothing."""
+    def after(self, key: str, most: int) -> "Position":
+        """Return the position after `key`, with at most `most` nodes above; keys without a meaning change nothing."""
         if key == "s":
             orders = list(ORDERS)
             return Position(orders[(orders.index(self.order) + 1) % len(orders)])
-        return replace(self, above=min(max(self.above + KEYS.get(key, 0), 0), max(nodes - 1, 0)))
+        return replace(self, above=min(max(self.above + KEYS.get(key, 0), 0), most))
 
 
 def render(view: RunSnapshot, height: int | None = None, position: Position = Position()) -> Group:
     """Return the view for a screen of `height` lines; without a height, show every node."""
-    rows = None if height is None else max(height - OTHER_LINES, 2)
-    shown = min(MAX_ROUNDS, len(view.rounds), MAX_ROUNDS if rows is None else max(rows // 2, 1))
-    rest = None if rows is None else max(rows - shown, 1)
-    return Group(*_head(view), Text(), _rounds(view.rounds, shown), Text(), *_nodes(view, rest, position))
+    rounds, nodes = _rows(view, height)
+    return Group(*_head(view), Text(), _rounds(view.rounds, rounds), Text(), *_nodes(view, nodes, position))
+
+
+def most_above(view: RunSnapshot, height: int) -> int:
+    """Return how many nodes are above a screen of `height` lines that shows the last one."""
+    return max(len(view.nodes) - _rows(view, height)[1], 0)
+
+
+def _rows(view: RunSnapshot, height: int | None) -> tuple[int, int]:
+    """Return how many rounds and how many nodes fit on a screen of `height` lines: without a height, all nodes."""
+    if height is None:
+        return min(MAX_ROUNDS, len(view.rounds)), len(view.nodes)
+    rows = max(height - OTHER_LINES, 2)
+    rounds = min(MAX_ROUNDS, len(view.rounds), max(rows // 2, 1))
+    return rounds, max(rows - rounds, 1)
 
 
 def _head(view: RunSnapshot) -> list[RenderableType]:
@@ -164,13 +176,13 @@ def _rounds(rounds: Sequence[RoundRecord], shown: int) -> Table:
     return table
 
 
-def _nodes(view: RunSnapshot, max_rows: int | None, position: Position) -> list[RenderableType]:
+def _nodes(view: RunSnapshot, max_rows: int, position: Position) -> list[RenderableType]:
     """Return the table of nodes from `position` on, and a line that counts those not shown."""
     if not view.nodes:
         return [Text("nothing is known of the nodes yet", style="dim")]
     rows = sorted(view.nodes, key=ORDERS[position.order])
-    above = 0 if max_rows is None else max(min(position.above, len(rows) - max_rows), 0)
-    kept = rows if max_rows is None else rows[above : above + max_rows]
+    above = min(position.above, max(len(rows) - max_rows, 0))
+    kept = rows[above : above + max_rows]
     table = _table("node", "part", "up", "down", "catch-up", "version", "seen", LOST)
     for row in kept:
         table.add_row(
@@ -185,8 +197,10 @@ def _nodes(view: RunSnapshot, max_rows: int | None, position: Position) -> list[
     left = len(rows) - len(kept)
     lossy = sum(1 for row in (*rows[:above], *rows[above + len(kept) :]) if _num_lost(row))
     more = f"{left} more nodes, {f'{lossy} of them with' if lossy else 'none with'} lost replies"
-    if above or position.order != LOST:
-        more += f"; from the {above + 1}th, sorted by {position.order}"
+    if above:
+        more += f"; {above} of them above"
+    if position.order != LOST:
+        more += f"; sorted by {position.order}"
     return [table, *([Text(more, style="dim")] if left else [])]
 
 

@@ -58,13 +58,13 @@ def _flower() -> Check:
 
 
 def _commit() -> str:
-    """Return the commit of a wheel; nothing in a folder with the sources."""
+    """Return the commit of a wheel; nothing in a folder with the sources, and for a wheel that was built without git."""
     file = files("fedcomp") / "provenance.json"
-    if not file.is_file():
+    provenance = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"commit": None}
+    if provenance["commit"] is None:
         return ""
-    provenance = json.loads(file.read_text(encoding="utf-8"))
     changed = ", with changes" if provenance["modified"] else ""
-    return f" (commit {str(provenance['commit'])[:12]}{changed})"
+    return f" (commit {provenance['commit'][:12]}{changed})"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

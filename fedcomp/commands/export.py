@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         with options.model.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
-            arrays = {name: np.ascontiguousarray(archive[name]).reshape(archive[name].shape) for name in archive.files}
+            arrays = {name: np.asarray(archive[name], order="C") for name in archive.files}
         data = save(arrays, metadata={"format": "pt"})  # as transformers expects it
         write_atomically(options.out, lambda file: file.write(data), mode=0o644)
     except OSError as error:

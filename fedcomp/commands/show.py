@@ -178,13 +178,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", metavar="FILE", help="a file of frames or of a server message; - is the standard input")
     name: str = parser.parse_args(arguments).file
     try:
-        for line in describe(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()):
-            print(line)
-    except BrokenPipeError:
-        raise
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
         print(f"fedcomp: {name}: {error.strerror or error}", file=sys.stderr)
         return 1
+    try:
+        for line in describe(data):
+            print(line)
     except FedcompError as error:
         kind = "unknown here" if isinstance(error, UnknownFormatError) else "damaged"
         print(f"fedcomp: {name}: {kind}: {error}", file=sys.stderr)

@@ -20,7 +20,7 @@ from clients.app import app as client_app
 from deploy.monitor.__main__ import main, watch
 from deploy.monitor.keyboard import keyboard
 from deploy.monitor.snapshot import RunSnapshot, read_run
-from deploy.monitor.tui import ORDERS, Position, render
+from deploy.monitor.tui import ORDERS, Position, most_above, render
 from fedcomp.flower import LocalGrid
 from fedcomp.sync import Traffic
 from server.app import app as server_app
@@ -311,8 +311,8 @@ def test_the_nodes_are_sorted_by_the_column_that_is_chosen(order: str, first: in
 
 def test_keys_sort_and_scroll_a_thousand_nodes_and_others_do_nothing() -> None:
     position = Position()
-    for key, above in (("j", 1), (" ", 21), ("x", 21), ("", 21), ("k", 20), ("b", 0), ("k", 0), ("G", 999), ("g", 0)):
-        position = position.after(key, 1000)
+    for key, above in (("j", 1), (" ", 21), ("x", 21), ("", 21), ("k", 20), ("b", 0), ("k", 0), ("G", 990), ("g", 0)):
+        position = position.after(key, 990)
         assert position.above == above, key
     orders = []
     for _ in ORDERS:
@@ -324,8 +324,14 @@ def test_keys_sort_and_scroll_a_thousand_nodes_and_others_do_nothing() -> None:
     console = Console(file=io.StringIO(), width=100)
     console.print(render(view, 40, Position("node", 999)))
     text = cast(io.StringIO, console.file).getvalue()
-    assert text.splitlines()[-2].split()[0] == "999", "the last page is full"
-    assert "more nodes, none with lost replies; from the 9" in text
+    lines = text.splitlines()
+    above = most_above(view, 40)
+    assert [line.split()[0] for line in lines[-1001 + above : -1]] == [str(node) for node in range(above, 1000)]
+    assert lines[-1] == f"{above} more nodes, none with lost replies; {above} of them above; sorted by node"
+    console.print(render(view, 40, Position("node", above).after("k", above)))
+    assert cast(io.StringIO, console.file).getvalue().splitlines()[-2].split()[0] == "998", (
+        "one key back is one node back"
+    )
 
 
 def test_keys_are_read_from_a_terminal_without_a_newline_and_its_mode_comes_back(
@@ -343,10 +349,25 @@ def test_keys_are_read_from_a_terminal_without_a_newline_and_its_mode_comes_back
     os.close(far)
 
 
-def test_without_a_terminal_no_key_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("sss"))
+@pytest.mark.parametrize("stdin", [io.StringIO("sss"), None])
+def test_without_a_terminal_no_key_is_read(stdin: io.StringIO | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", stdin)
     with keyboard() as wait:
         assert wait(0.0) == ""
+
+
+def test_in_the_background_the_terminal_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system would stop a background process that changes the terminal's mode."""
+    far, near = pty.openpty()
+    with os.fdopen(near) as terminal:
+        before = termios.tcgetattr(terminal)
+        monkeypatch.setattr("sys.stdin", terminal)
+        monkeypatch.setattr("os.tcgetpgrp", lambda _: os.getpgrp() + 1)
+        with keyboard() as wait:
+            assert termios.tcgetattr(terminal) == before
+            os.write(far, b"s")
+            assert wait(0.0) == ""
+    os.close(far)
 
 
 def test_a_port_that_is_taken_is_one_sentence(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
