@@ -70,8 +70,7 @@ flower-highest: install
 # pyenv shows its Pythons on request alone.
 python-highest: export PYENV_VERSION := $(PYTHON_HIGHEST:python%=%)
 
-# The wheel on the highest Python, with numpy alone: the core's tests, but for those that need torch or Flower.  The contract,
-# in test_testing.py, runs every method, and so each quantizer and each code.
+# The wheel on the highest Python, with numpy alone: the core's tests, but for those that need torch or Flower.
 python-highest:
 	if test -x build/python-highest/bin/python || $(PYTHON_HIGHEST) -m venv build/python-highest; then \
 		build/python-highest/bin/pip install --quiet . pytest pytest-xdist && \
@@ -81,9 +80,9 @@ python-highest:
 	fi
 
 core-tests:
-	$(PYTEST) -n auto --maxprocesses 8 -p no:cacheprovider $(addprefix tests/,core memory quantized methods wire test_testing.py) \
+	$(PYTEST) -n auto --maxprocesses 8 -p no:cacheprovider $(addprefix tests/,core memory quantize quantized entropy methods wire test_testing.py) \
 		$(addprefix --ignore tests/,core/test_compensated_update.py memory/test_ef21.py memory/test_linear_feedback.py \
-		memory/test_momentum_correction.py methods/test_laws.py \
+		memory/test_momentum_correction.py quantize/test_norm_bound.py methods/test_laws.py \
 		$(addprefix wire/test_,adversaries.py bfloat16.py format.py fuzz.py golden.py hostile.py)) $(ARGS)
 
 system: install
