@@ -107,10 +107,22 @@ class Recorded:
             return after, samples
 
         self.losses = {"before": small.loss()}
-        for links_or_none in ("", *links):
-            last, _ = plan.run(self.first, trained if links_or_none else kept, links_or_none)
+        self.last, _ = plan.run(self.first, kept, "")
+        small.set_adapter(self.last)
+        self.losses["plain Flower"] = small.loss()
+        for text in links:
+            last, _ = plan.run(self.first, trained, text)
             small.set_adapter(last)
-            self.losses[links_or_none or "plain Flower"] = small.loss()
+            self.losses[text] = small.loss()
+
+    def replay(self, enlarge: "Enlarged") -> Node:
+        """Return a node of a large model that sends the updates of the plain training, enlarged."""
+
+        def replayed(adapter: Adapter, node: int, server_round: int) -> tuple[Adapter, int]:
+            update, samples = self.updates[server_round, node]
+            return {name: adapter[name] + change for name, change in enlarge(update).items()}, samples
+
+        return replayed
 
 
 class Enlarged:
@@ -137,12 +149,7 @@ def measured(model: str, plan: AdapterRun, links: str, recorded: Recorded) -> di
     """Return the row of a model and its two compressors."""
     enlarge = Enlarged(SHAPES[model])
     first = enlarge(recorded.first)
-
-    def replayed(adapter: Adapter, node: int, server_round: int) -> tuple[Adapter, int]:
-        update, samples = recorded.updates[server_round, node]
-        return {name: adapter[name] + change for name, change in enlarge(update).items()}, samples
-
-    _, strategy = plan.run(first, replayed, links)
+    _, strategy = plan.run(first, recorded.replay(enlarge), links)
     assert strategy is not None  # noqa: S101 -- `links` names compressors
     traffic = strategy.ledger.total()
     updates = plan.rounds * plan.per_round
@@ -174,6 +181,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--links", nargs="+", default=LINKS, metavar="'UP DOWN'", help="pairs of compressors")
     options = parser.parse_args()
+    if not 1 <= options.per_round <= options.nodes:
+        parser.error(f"--per-round is {options.per_round}; 1 to {options.nodes}, the number of nodes, is needed")
     logging.getLogger("flwr").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     plan = AdapterRun(options.nodes, options.per_round, options.rounds)

@@ -74,6 +74,22 @@ def test_objects_and_numbers_that_the_format_lacks_are_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
+class Payload:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.file,)
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    np.savez(tmp_path / "model.npz", np.array([Payload(tmp_path / "touched")], object))
+    assert main(["export", str(tmp_path / "model.npz"), str(tmp_path / "out")]) == 1
+    assert not (tmp_path / "touched").exists()
+
+
 def test_an_array_alone_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "model.npy", np.ones(2))
     assert main(["export", str(tmp_path / "model.npy"), str(tmp_path / "out")]) == 1

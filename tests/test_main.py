@@ -309,8 +309,12 @@ def test_a_library_that_is_missing_is_named(
     monkeypatch.delitem(sys.modules, "experiments.compare", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["compare", "runs/a", "runs/b"]) == 1
-    assert re.fullmatch(
-        "fedcomp: compare: it needs matplotlib.*, which is not installed; .*\n", capsys.readouterr().err
+    assert re.fullmatch("fedcomp: compare: it needs matplotlib.*; `make install` in .*\n", capsys.readouterr().err)
+    monkeypatch.delitem(sys.modules, "fedcomp.commands.export", raising=False)
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    assert main(["export", "a.npz", "b"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "it needs safetensors, which is not installed; pip install safetensors installs it\n"
     )
 
 

@@ -62,7 +62,10 @@ def test_a_wheel_says_from_which_commit_it_was_built(dist: Path) -> None:
         found = json.loads(wheel.read("fedcomp/provenance.json"))
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert found["commit"] == commit.strip()
-    assert isinstance(found["modified"], bool)
+    status = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert found["modified"] is bool(status)
     assert found["built with"]["python"] == platform.python_version()
     assert {path.suffix for path in dist.iterdir()} == {".whl", ".gz"}, "nothing else is left"
 

@@ -60,8 +60,8 @@ def _flower() -> Check:
 def _commit() -> str:
     """Return the commit of a wheel; nothing in a folder with the sources, and for a wheel that was built without git."""
     file = files("fedcomp") / "provenance.json"
-    provenance = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"commit": None}
-    if provenance["commit"] is None:
+    provenance: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if provenance.get("commit") is None:
         return ""
     changed = ", with changes" if provenance["modified"] else ""
     return f" (commit {provenance['commit'][:12]}{changed})"

@@ -42,6 +42,16 @@ def test_a_large_adapter_has_the_shapes_of_its_model_and_the_rows_and_columns_of
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("nodes", [1, 20, 50])
+def test_the_sonnets_are_divided_among_any_number_of_nodes(nodes: int) -> None:
+    parts = SmallTraining(nodes).parts
+    sizes = [len(part) for part in parts]
+    assert len(parts) == nodes
+    assert max(sizes) - min(sizes) <= 1
+    assert sum(sizes) == len(SmallTraining(1).parts[0])
+
+
+@pytest.mark.usefixtures("quick")
 def test_the_nodes_of_a_large_model_send_what_those_of_the_small_one_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(PLAN, ["dense() dense()", LINKS])
     assert len(recorded.updates) == PLAN.rounds * PLAN.per_round
@@ -49,6 +59,11 @@ def test_the_nodes_of_a_large_model_send_what_those_of_the_small_one_sent(monkey
     assert recorded.losses["plain Flower"] == pytest.approx(recorded.losses["dense() dense()"], rel=1e-4)
     assert recorded.losses["plain Flower"] < recorded.losses["before"]
     monkeypatch.setitem(adapters.SHAPES, "tiny", adapters.ModelShape(2, 16, 16, 8))
+    enlarge = Enlarged(SHAPES["tiny"])
+    large, _ = PLAN.run(enlarge(recorded.first), recorded.replay(enlarge), "")
+    for name, array in enlarge(recorded.last).items():
+        np.testing.assert_allclose(large[name], array, atol=1e-6)
+    assert any(not np.array_equal(array, enlarge(recorded.first)[name]) for name, array in large.items())
     row = measured("tiny", PLAN, LINKS, recorded)
     assert row["entries"] == f"{2 * 32 * (16 + 16 + 16 + 8):,}"
     assert float(str(row["smaller"]).removesuffix("x")) > 20

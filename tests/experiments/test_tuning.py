@@ -146,7 +146,10 @@ def test_a_study_is_tuned_run_and_continued_and_its_report_says_how(
     assert 0.00001 not in set(table["learning_rate"])
     assert set(table["seed"]) == {0, 1}
     assert "learning-rate was chosen for each method" in (tmp_path / "out" / "report.html").read_text()
-    capsys.readouterr()
+    assert "2 of 4 cells are done" in capsys.readouterr().err, "the best trials are results"
     assert main(command) == 0
     assert "6 of 6 cells are done" in (log := capsys.readouterr().err)
     assert "4 of 4 cells are done" in log
+    again = [*command[:1], "--out", str(tmp_path / "again"), "--workers", "1"]
+    assert main([*again, "--reuse", str(tmp_path / "out" / "tuning.csv")]) == 0
+    assert "6 of 6 cells are done" in capsys.readouterr().err, "trials are reused, too"

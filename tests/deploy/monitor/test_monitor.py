@@ -8,6 +8,7 @@ import socket
 import termios
 import threading
 import urllib.request
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -368,6 +369,41 @@ def test_in_the_background_the_terminal_is_left_alone(monkeypatch: pytest.Monkey
             os.write(far, b"s")
             assert wait(0.0) == ""
     os.close(far)
+
+
+def test_q_ends_the_monitor_while_the_run_goes_on(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_status(folder, "running", NodeStatus(11))
+    far, near = pty.openpty()
+    with os.fdopen(near) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        os.write(far, b"q")
+        watch(folder.path, Console(file=io.StringIO(), width=100, height=30, force_terminal=True), once=False)
+    os.close(far)
+
+
+def test_the_command_serves_each_node_on_request_and_follows_the_run(folder: RunFolder) -> None:
+    pytest.importorskip("prometheus_client")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    folder.append(record(1))
+    write_status(folder, "running", NodeStatus(11, traffic=Traffic(1234)))
+    statuses: list[int] = []
+    arguments = [str(folder.path), "--prometheus", str(port), "--per-node"]
+    thread = threading.Thread(target=lambda: statuses.append(main(arguments)))
+    thread.start()
+    try:
+        lines = list[str]()
+        while not lines and thread.is_alive():
+            with suppress(OSError):  # until it listens
+                lines = fetch(port).splitlines()
+            thread.join(0.05)
+        assert 'fedcomp_node_uplink_bytes_total{node="11"} 1234.0' in lines
+        folder.append(record(2))
+        assert "fedcomp_round 2.0" in fetch(port).splitlines()
+    finally:
+        write_status(folder, "completed", NodeStatus(11))
+        thread.join(PATIENCE_S)
+    assert statuses == [0]
 
 
 def test_a_port_that_is_taken_is_one_sentence(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
