@@ -31,6 +31,8 @@ class Control:
 
     home: Path
     mark: str
+    launchers: Path | None = None
+    """The folder of launchers that come before Flower's own programs."""
 
     def connect(self, address: str, authority: Path | None = None) -> None:
         """Connect to the SuperLink at `address`; without the certificate `authority`, the connection has no TLS."""
@@ -45,7 +47,7 @@ class Control:
             output = subprocess.run(
                 ["flwr", *arguments, "--format", "json"],
                 cwd=self.home,
-                env=environment(self.home) | {MARK: f"{self.mark}flwr/"},
+                env=environment(self.home, self.launchers) | {MARK: f"{self.mark}flwr/"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -93,7 +95,7 @@ class Control:
         command += ["--federation-config", to_arguments(federation)] if federation else []
         follower = Program("flwr run", f"{self.mark}run-{folder.name}/", folder / "run.log")
         try:
-            follower.start(command, folder, environment(self.home))
+            follower.start(command, folder, environment(self.home, self.launchers))
             wait_until(lambda: not follower.running() or _run_id(follower), COMMAND_TIMEOUT_S)
             if run_id := _run_id(follower):
                 return Run(run_id, self, follower)

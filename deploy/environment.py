@@ -10,8 +10,12 @@ from pathlib import Path
 PORTS = range(20000, 32000)  # below the ports that systems give to outgoing connections
 
 
-def environment(home: Path) -> dict[str, str]:
-    """Return the environment of all processes of a run; Flower keeps its files in `home`."""
+def environment(home: Path, launchers: Path | None = None) -> dict[str, str]:
+    """Return the environment of all processes of a run; Flower keeps its files in `home`.
+
+    `launchers` is the folder of launchers that come before Flower's own programs (`fedcomp.warm`).
+    """
+    places = [launchers, Path(sys.executable).parent, os.environ.get("PATH")]
     return {
         **os.environ,
         "FLWR_HOME": str(home),
@@ -19,8 +23,7 @@ def environment(home: Path) -> dict[str, str]:
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_TELEMETRY_ENABLED": "0",
         "OMP_WAIT_POLICY": "passive",  # a waiting thread that spins takes the core from the next client
-        # Flower starts its parts by name
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PATH": os.pathsep.join(str(place) for place in places if place),  # Flower starts its parts by name
         "PYTHONUNBUFFERED": "1",
         "RAY_ADDRESS": "local",  # never a cluster that runs here already
         "RAY_TMPDIR": str(home),

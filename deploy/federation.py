@@ -14,27 +14,34 @@ A run whose ServerApp was killed counts as running for up to a minute, and then 
 another run, such as one that resumes from its checkpoint, can start without waiting.
 """
 
+import os
 import secrets
+import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 
 from deploy.control import Control, Run
 from deploy.environment import environment
 from deploy.flower_programs import GRACE_S, STARTUP_TIMEOUT_S, SuperLink, SuperNode
 from deploy.keys import make_server
-from deploy.program import Program, end
+from deploy.program import MARK, Program, end
 from deploy.run_config import LaunchError
+from fedcomp.warm import install, unsupported
+
+LAUNCHERS = "launchers"
+"""The folder, in that of a federation, of the launchers of Flower's programs."""
+FORKED = ("flower-superlink", "flower-supernode", "flower-superexec", "flwr", "flwr-serverapp", "flwr-clientapp")
 
 
 class Federation(AbstractContextManager["Federation"]):
     """A SuperLink and `nodes` SuperNodes in `folder`; keys, data and state that are there already are used again.
 
     `env` is added to the environment of all processes.  Nothing runs before `start`.  As a context manager, it ends
-    everything that it started.
+    everything that it started.  If `warm`, all processes of Flower are forked from one, where that is supported.
     """
 
-    def __init__(self, folder: Path, nodes: int, *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, nodes: int, *, env: Mapping[str, str] | None = None, warm: bool = True) -> None:
         """Make the folder and all keys; raise `LaunchError` for less than one node."""
         if nodes < 1:
             raise LaunchError(f"{nodes} nodes; at least 1 is needed")
@@ -42,7 +49,8 @@ class Federation(AbstractContextManager["Federation"]):
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.env = dict(env or {})
         self.mark = f"{secrets.token_hex(16)}/"
-        self.control = Control(self.folder / "flower", self.mark)
+        self.launchers = self.folder / LAUNCHERS if warm and not unsupported() else None
+        self.control = Control(self.folder / "flower", self.mark, self.launchers)
         keys = self.folder / "keys"
         self.authority = keys / "ca.pem"
         """The certificate that verifies the SuperLink's."""
@@ -57,6 +65,9 @@ class Federation(AbstractContextManager["Federation"]):
             SuperNode.make(number, nodes, self.folder / f"node-{number}", f"{self.mark}node-{number}/")
             for number in range(nodes)
         ]
+        for node in self.nodes:
+            node.launchers = self.launchers
+        self._fork_server = 0
 
     @property
     def port(self) -> int:
@@ -77,8 +88,12 @@ class Federation(AbstractContextManager["Federation"]):
         """Start the SuperLink, wait until it answers, and register the keys of the nodes."""
         home = self.superlink.program.log.parent
         home.mkdir(parents=True, exist_ok=True)
+        if self.launchers:
+            self._fork_server = start_fork_server(
+                self.launchers, environment(home / "home", self.launchers) | self.env, self.mark
+            )
         # relative paths of a run, such as `runs`, are in the federation's folder
-        self.superlink.start(self.folder, environment(home / "home") | self.env)
+        self.superlink.start(self.folder, environment(home / "home", self.launchers) | self.env)
         self.control.connect(self.superlink.address, self.authority)
         node_ids = self.control.register([node.public_key for node in self.nodes])
         for node, node_id in zip(self.nodes, node_ids, strict=True):
@@ -103,9 +118,20 @@ class Federation(AbstractContextManager["Federation"]):
     def close(self) -> None:
         """End everything that was started; nothing happens if nothing runs."""
         end_all(self.programs, self.mark)
+        if self._fork_server:
+            with suppress(ChildProcessError):
+                os.waitpid(self._fork_server, 0)
+            self._fork_server = 0
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def start_fork_server(folder: Path, env: Mapping[str, str], mark: str) -> int:
+    """Start a fork server for all programs of a federation, write their launchers into `folder`, and return its process id."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    return install(folder, {**env, MARK: f"{mark}warm/"}, commands=FORKED, ignored=("FLWR_HOME", "RAY_TMPDIR", MARK))
 
 
 def end_all(programs: Sequence[Program], mark: str) -> None:

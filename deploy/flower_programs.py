@@ -85,6 +85,7 @@ class SuperNode:
     superlink: str = ""
     node_id: str = ""
     env: dict[str, str] = field(default_factory=dict[str, str])
+    launchers: Path | None = None
     _log_offset: int = 0
 
     @classmethod
@@ -114,7 +115,7 @@ class SuperNode:
         command += ["--auth-supernode-private-key", str(self.folder / "key" / "node.key")]
         command += ["--node-config", str(settings), "--host", "127.0.0.1", "--port", str(port)]
         self._log_offset = self.program.log.stat().st_size if self.program.log.exists() else 0
-        self.program.start(command, self.folder, environment(self.folder / "home") | self.env)
+        self.program.start(command, self.folder, environment(self.folder / "home", self.launchers) | self.env)
 
     def wait(self, authority: Path, timeout_s: float) -> None:
         """Return once the SuperLink has accepted this node; raise `LaunchError` if it does not within `timeout_s`.

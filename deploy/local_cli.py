@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from deploy.control import CONNECTION, Control
-from deploy.federation import Federation
+from deploy.federation import LAUNCHERS, Federation
 from deploy.keys import KeyFileError
 from deploy.process_file import ProcessFile
 from deploy.program import ignore_end_signals, signals_as_exits
@@ -130,7 +130,8 @@ def running_federation(folder: Path) -> tuple[ProcessFile, Control]:
     record = ProcessFile.read(folder)
     if record is None or not record.running():
         raise LaunchError(f"nothing runs in {folder}; start it with {command(folder, 'up')}")
-    return record, Control(folder / "flower", record.mark)
+    launchers = folder / LAUNCHERS
+    return record, Control(folder / "flower", record.mark, launchers if launchers.is_dir() else None)
 
 
 def command(folder: Path, name: str) -> str:

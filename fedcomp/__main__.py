@@ -23,6 +23,7 @@ ANYWHERE: Commands = {
     "methods": ("fedcomp.commands.methods", "list the compression methods", ""),
     "training": ("fedcomp.commands.training", "list the training plug-ins", ""),
     "show": ("fedcomp.commands.show", "describe a file of frames", "update.frame"),
+    "warm": ("fedcomp.commands.warm", "run a SuperNode that starts ClientApps quickly", "flower-supernode --insecure"),
     "export": ("fedcomp.commands.export", "write a model as safetensors", "model.npz model.safetensors"),
     "data": ("fedcomp.data.__main__", "write and check the samples of a node", "check card.toml samples"),
     "gossip": ("fedcomp.gossip.__main__", "run one node of a graph, without a server", "node.toml"),

@@ -47,12 +47,15 @@ RULES = {
     "fedcomp/data/": "numpy datasets flwr_datasets huggingface_hub sklearn fedcomp.core",
     "fedcomp/tasks/": "numpy torch fedcomp.core fedcomp.data",
     "fedcomp/training/": "numpy torch fedcomp.core fedcomp.wire",
+    "fedcomp/warm/": "fedcomp.versions",
+    "fedcomp/versions.py": "",
     # what the library shows
     "fedcomp/__init__.py": "fedcomp fedcomp.compressor fedcomp.errors fedcomp.methods fedcomp.wire",
     "fedcomp/commands/": """fedcomp.errors fedcomp.flower.demo fedcomp.methods fedcomp.quantized fedcomp.sync fedcomp.training
         fedcomp.wire""",
     "fedcomp/commands/export.py": "numpy safetensors fedcomp.core",
-    "fedcomp/commands/doctor.py": "torch fedcomp",  # torch where it is installed
+    "fedcomp/commands/warm.py": "fedcomp.warm",
+    "fedcomp/commands/doctor.py": "torch fedcomp fedcomp.versions",  # torch where it is installed
     "fedcomp/__main__.py": "fedcomp",
     "fedcomp/testing.py": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.memory
         fedcomp.methods fedcomp.quantize fedcomp.quantized""",
@@ -66,7 +69,7 @@ RULES = {
     "clients/": """numpy torch flwr
         fedcomp.core fedcomp.data fedcomp.flower fedcomp.flower.split fedcomp.split fedcomp.tasks fedcomp.training""",
     # tools
-    "deploy/": "cryptography filelock grpc grpc_health psutil pydantic tomli_w fedcomp.core fedcomp.data",
+    "deploy/": "cryptography filelock grpc grpc_health psutil pydantic tomli_w fedcomp.core fedcomp.data fedcomp.warm",
     "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower.compat fedcomp.tasks
         clients.devices clients.plug_ins server.evaluate server.fit server.folder server.settings server.split""",
     "deploy/stop_report.py": "server.folder server.run_status",

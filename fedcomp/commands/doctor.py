@@ -8,7 +8,6 @@ import argparse
 import json
 import os
 import platform
-import re
 import socket
 import ssl
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcomp import __version__
+from fedcomp.versions import unsupported_flower
 
 OK, NOTE, FAILED = "ok", "note", "FAILED"
 Check = tuple[str, str]
@@ -47,14 +47,10 @@ def machine() -> Iterator[Check]:
 def _flower() -> Check:
     extra = "pip install '.[flower]' in the project's folder"
     try:
-        found = metadata.version("flwr")
-        needed = next(text for text in metadata.requires("fedcomp") or () if re.match(r"flwr\W", text))
+        wrong = unsupported_flower()
     except metadata.PackageNotFoundError as error:
         return NOTE, f"{error.name} is not installed; Flower apps need it: {extra}"
-    bounds = {sign: _numbers(version) for sign, version in re.findall(r"(>=|<)([\d.]+)", needed)}
-    if bounds[">="] <= _numbers(found) < bounds["<"]:
-        return OK, f"flwr {found}"
-    return FAILED, f"flwr is {found}; {needed.partition(';')[0]} is needed: {extra}"
+    return (FAILED, f"{wrong}: {extra}") if wrong else (OK, f"flwr {metadata.version('flwr')}")
 
 
 def _commit() -> str:
@@ -65,10 +61,6 @@ def _commit() -> str:
         return ""
     changed = ", with changes" if provenance["modified"] else ""
     return f" (commit {provenance['commit'][:12]}{changed})"
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")[:2]))
 
 
 def _torch() -> Check:
