@@ -88,12 +88,11 @@ class Federation(AbstractContextManager["Federation"]):
         """Start the SuperLink, wait until it answers, and register the keys of the nodes."""
         home = self.superlink.program.log.parent
         home.mkdir(parents=True, exist_ok=True)
+        env = environment(home / "home", self.launchers) | self.env
         if self.launchers:
-            self._fork_server = start_fork_server(
-                self.launchers, environment(home / "home", self.launchers) | self.env, self.mark
-            )
+            self._fork_server = start_fork_server(self.launchers, env, self.mark)
         # relative paths of a run, such as `runs`, are in the federation's folder
-        self.superlink.start(self.folder, environment(home / "home", self.launchers) | self.env)
+        self.superlink.start(self.folder, env)
         self.control.connect(self.superlink.address, self.authority)
         node_ids = self.control.register([node.public_key for node in self.nodes])
         for node, node_id in zip(self.nodes, node_ids, strict=True):

@@ -86,6 +86,7 @@ class SuperNode:
     node_id: str = ""
     env: dict[str, str] = field(default_factory=dict[str, str])
     launchers: Path | None = None
+    command: Sequence[str] = ("flower-supernode",)
     _log_offset: int = 0
 
     @classmethod
@@ -111,7 +112,7 @@ class SuperNode:
         settings = self.folder / "node.toml"  # on the command line, quotation marks in a path would be lost
         settings.write_text(tomli_w.dumps(self.config))
         [port] = free_ports(1)
-        command = ["flower-supernode", "--superlink", self.superlink, "--root-certificates", str(authority)]
+        command = [*self.command, "--superlink", self.superlink, "--root-certificates", str(authority)]
         command += ["--auth-supernode-private-key", str(self.folder / "key" / "node.key")]
         command += ["--node-config", str(settings), "--host", "127.0.0.1", "--port", str(port)]
         self._log_offset = self.program.log.stat().st_size if self.program.log.exists() else 0

@@ -7,6 +7,7 @@ import pty
 import socket
 import termios
 import threading
+import time
 import urllib.request
 from contextlib import suppress
 from dataclasses import replace
@@ -376,8 +377,16 @@ def test_q_ends_the_monitor_while_the_run_goes_on(folder: RunFolder, monkeypatch
     far, near = pty.openpty()
     with os.fdopen(near) as terminal:
         monkeypatch.setattr("sys.stdin", terminal)
-        os.write(far, b"q")
+
+        def press() -> None:
+            while termios.tcgetattr(terminal)[3] & termios.ICANON:  # a key before the change of mode is discarded
+                time.sleep(0.01)
+            os.write(far, b"q")
+
+        thread = threading.Thread(target=press)
+        thread.start()
         watch(folder.path, Console(file=io.StringIO(), width=100, height=30, force_terminal=True), once=False)
+        thread.join(PATIENCE_S)
     os.close(far)
 
 
