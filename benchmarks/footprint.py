@@ -1,12 +1,12 @@
 """The disk space of a node's Python environment and the memory of its processes during training.
 
-    python -m benchmarks.footprint [--python PYTHON] [--dataset digits] [--data-dir DIR] [--model mlp] [--samples 400]
+    python -m benchmarks.footprint [--python PYTHON] [--cold] [--dataset digits] [--data-dir DIR] [--model mlp] [--samples 400]
 
 PYTHON is the interpreter of the node's environment (default: this one).  A SuperLink and one SuperNode run on loopback, as
-`deploy.federation` starts them, and the node trains for a few rounds on its own samples or, with --shared, on its partition
-of the whole dataset, for which it needs the dataset and the partitioning libraries.  Memory is read from /proc ten times a
-second, so this works on Linux only.  The resident size of a process includes all memory that it shares with others; the sum
-counts shared memory once.
+`deploy.federation` starts them, the node under ``fedcomp warm`` unless --cold is given.  It trains for a few rounds on its own
+samples or, with --shared, on its partition of the whole dataset, for which it needs the dataset and the partitioning
+libraries.  Memory is read from /proc ten times a second, so this works on Linux only.  The resident size of a process includes
+all memory that it shares with others; the sum counts shared memory once.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from deploy.program import Program, signals_as_exits
 from deploy.run_config import ROOT, LaunchError
 from fedcomp.data import load, partition_train, read_card, write_own
 
-PARTS = ("flower-supernode", "flower-superexec", "flwr-clientapp")
+PARTS = ("fedcomp.warm.server", "flower-supernode", "flower-superexec", "flwr-clientapp")
 POLL_S = 0.1
 TIMEOUT_S = 600.0
 MIB = 1 << 20
@@ -88,8 +88,9 @@ def train(options: argparse.Namespace, folder: Path) -> Peaks:
     rows = partition_train(dataset, "iid()", shares, 0)[0]
     write_own(folder / "samples", card, dataset.train.x[rows], dataset.train.y[rows])
     peaks = Peaks()
-    with Federation(folder / "federation", nodes=1) as federation:
+    with Federation(folder / "federation", nodes=1, warm=False) as federation:
         [node] = federation.nodes
+        node.command = [*(() if options.cold else ("fedcomp", "warm")), *node.command]
         node.config = {"state-dir": str(folder / "state")}
         if options.shared:
             node.config |= {"partition-id": 0, "num-partitions": shares}
@@ -141,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.footprint", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--python", type=Path, default=Path(sys.executable), help="of the node's environment")
+    parser.add_argument("--cold", action="store_true", help="start each ClientApp anew, without `fedcomp warm`")
     parser.add_argument("--dataset", default="digits", help="a card in datasets/")
     parser.add_argument("--data-dir", default="", help="where the dataset's own files lie")
     parser.add_argument("--model", default="mlp")

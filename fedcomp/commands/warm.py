@@ -26,10 +26,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     program: str = options.program
     if (path := shutil.which(program)) is None:
         parser.error(f"{program} is not on the PATH")
-    if reason := unsupported():
-        print(f"fedcomp warm: {reason}; plain Flower runs", file=sys.stderr)
-    else:
-        folder = Path(tempfile.mkdtemp(prefix="fedcomp-warm-"))
-        os.environ["PATH"] = on_path(folder, os.environ.get("PATH", os.defpath))
-        install(folder, os.environ, owner=os.getpid())
+    if reason := unsupported() or _warm_up():
+        print(f"fedcomp warm: {reason}; plain Flower runs", file=sys.stderr, flush=True)
     os.execv(path, [program, *options.arguments])  # noqa: S606
+
+
+def _warm_up() -> str:
+    """Start the fork server of this process, and put its launchers on the PATH; return why this is impossible, if it is."""
+    before = os.environ.get("PATH", os.defpath)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="fedcomp-warm-"))
+        os.environ["PATH"] = on_path(folder, before)
+        install(folder, os.environ, owner=os.getpid())
+    except OSError as error:
+        os.environ["PATH"] = before
+        return str(error)
+    return ""

@@ -50,7 +50,7 @@ def install(
 ) -> int:
     """Write launchers of `commands` into the empty `folder`, for the front of a PATH, and start the fork server.
 
-    Returns the id of its process, which is a child of this one.
+    Returns the id of its process, which is a child of this one; raises `OSError` where the folder cannot hold programs.
 
     The server imports the modules in `preloaded`, those that are installed, and what the commands need.  It ends with the
     process `owner`, and then deletes the folder; without an owner, it ends by SIGTERM alone.
@@ -64,6 +64,10 @@ def install(
         call = shlex.join([sys.executable, "-IS", launcher.__file__, str(folder), name])
         (folder / name).write_text(f'#!/bin/sh\nexec {call} "$@"\n')
         (folder / name).chmod(0o700)
+        if not os.access(folder / name, os.X_OK):
+            raise PermissionError(
+                f"{folder} is on a file system that runs no programs (noexec); set TMPDIR to another folder"
+            )
     return launcher.start(str(folder), environment)
 
 

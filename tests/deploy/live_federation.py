@@ -8,8 +8,9 @@ import psutil
 
 from deploy.federation import Federation
 from deploy.flower_programs import GRACE_S
-from deploy.program import end, mark_of
+from deploy.program import Program, end, mark_of
 from deploy.run_config import copy_app
+from fedcomp.warm import launcher
 
 RETURN_TIMEOUT_S = 120.0
 
@@ -32,6 +33,27 @@ def server_apps(federation: Federation) -> list[psutil.Process]:
     for process in federation.superlink.program.processes():
         with suppress(psutil.Error):  # it has ended
             if any("flwr-serverapp" in argument for argument in process.cmdline()):
+                found.append(process)
+    return found
+
+
+def client_apps(program: Program) -> list[psutil.Process]:
+    """Return the processes of a node's ClientApp, but not the launchers in front of them."""
+    found = []
+    for process in program.processes():
+        with suppress(psutil.Error):  # it has ended
+            words = process.cmdline()
+            if any(Path(word).name == "flwr-clientapp" for word in words) and launcher.__file__ not in words:
+                found.append(process)
+    return found
+
+
+def fork_servers(program: Program) -> list[psutil.Process]:
+    """Return the fork server of a warm node."""
+    found = []
+    for process in program.processes():
+        with suppress(psutil.Error):
+            if "fedcomp.warm.server" in process.cmdline():
                 found.append(process)
     return found
 

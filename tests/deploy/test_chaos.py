@@ -25,7 +25,7 @@ from fedcomp.flower.server.model.server_state import ServerState
 from fedcomp.sync import Subscriber, Traffic
 from server.app import app as server_app
 from tests.deploy.chaos.server import Watching
-from tests.deploy.live_federation import server_apps, start_node, stop_node, watching_app
+from tests.deploy.live_federation import client_apps, fork_servers, server_apps, start_node, stop_node, watching_app
 
 pytestmark = [
     pytest.mark.chaos,
@@ -73,6 +73,10 @@ class ChaosResult:
     """Bytes of the app's bundle, which each run sends to each node."""
     accuracy: float
     log: str
+    warm: bool
+    """Whether the nodes ran under `fedcomp warm`."""
+    forked: bool
+    """Whether the process that trained was the child of a fork server."""
 
     def targets(self, node: int) -> list[Path]:
         """Return one file for each time that the node trained, with the update that the uplink had to send."""
@@ -86,9 +90,10 @@ def _wait(ready: Callable[[], object], what: str) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosResult]:
+@pytest.fixture(scope="module", params=["cold", "warm"])
+def result(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosResult]:
     folder = tmp_path_factory.mktemp("chaos")
+    warm = request.param == "warm"
     book, run = folder / "book", folder / "runs" / "chaos"
     app = watching_app(folder / "app")
     config = {**CONFIG, "strategy": "watching", "runs-dir": str(folder / "runs")}
@@ -104,12 +109,14 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosResult]:
         mark = book / f"node-{node}" / f"{server_round}.begun"
         _wait(mark.exists, f"node {node} to train in round {server_round}")
 
-    with Federation(folder / "federation", NODES, env={"CHAOS_BOOK": str(book)}) as federation:
+    with Federation(folder / "federation", NODES, env={"CHAOS_BOOK": str(book)}, warm=False) as federation:
         federation.start_superlink()
         begin = time.monotonic()
         links = [ShapedLink(("127.0.0.1", federation.port)).start() for _ in range(NODES)]
         for node, link in zip(federation.nodes, links, strict=True):
             node.superlink = link.address
+            if warm:
+                node.command = ["fedcomp", "warm", *node.command]
         federation.start_nodes()
         first = federation.run(app, {**config, "num-rounds": ROUNDS})
         with ThreadPoolExecutor() as later:
@@ -127,10 +134,24 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosResult]:
             reach(6)
             start_node(federation, STOPPED)
 
+            begins(QUIET, 7)
+            for process in fork_servers(federation.nodes[QUIET].program) if warm else ():
+                process.kill()  # the process that trains goes on, and the next message starts another server
+
             begins(FROZEN, 8)
             federation.nodes[FROZEN].program.signal(signal.SIGSTOP)
             reach(8)
             federation.nodes[FROZEN].program.signal(signal.SIGCONT)
+
+            begins(STOPPED, 9)
+            [process] = client_apps(federation.nodes[STOPPED].program)
+            process.kill()
+            begins(KILLED, 9)
+            [hung] = client_apps(federation.nodes[KILLED].program)
+            hung.suspend()
+            forked = hung.parent() in fork_servers(federation.nodes[KILLED].program)
+            reach(9)
+            hung.resume()
 
             begins(QUIET, 10)
             for process in server_apps(federation):
@@ -162,6 +183,8 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosResult]:
             bundle=len(build_fab_from_disk(app)),
             accuracy=float(np.mean([record["accuracy"] for record in records[-4:]])),
             log="".join(logs),
+            warm=warm,
+            forked=forked,
         )
 
 
@@ -196,6 +219,11 @@ def test_all_planned_failures_have_happened(result: ChaosResult) -> None:
     with np.load(result.folder / "book" / "taken-8.npz") as arrived:
         assert str(result.ids[FROZEN]) not in arrived
     assert f"round 8: no answer in time from node {result.ids[FROZEN]}" in result.log
+    assert 9 not in rounds[STOPPED], "its ClientApp was killed before it had trained"
+    assert 7 in rounds[QUIET], "it trained while its fork server was killed"
+    with np.load(result.folder / "book" / "taken-9.npz") as arrived:
+        assert not {str(result.ids[number]) for number in (STOPPED, KILLED)} & set(arrived)
+    assert result.forked == result.warm, "processes are forked on warm nodes alone"
 
 
 def rounds_with(result: ChaosResult, number: int, kind: str, least: int = 1) -> list[int]:

@@ -465,6 +465,27 @@ def test_the_command_runs_a_program_whose_client_apps_are_forked(tmp_path: Path)
     wait_for(lambda: not list(tmp_path.iterdir()))
 
 
+def test_where_no_program_can_be_written_plain_flower_runs(tmp_path: Path) -> None:
+    code = """
+import sys, tempfile
+from fedcomp.__main__ import main
+tempfile.tempdir = sys.argv[1]
+main(sys.argv[2:])
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "none"), "warm", "sh", "-c", "echo $PATH; exit 4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 4
+    assert done.stdout == os.environ["PATH"] + "\n"
+    assert re.fullmatch("fedcomp warm: .*; plain Flower runs\n", done.stderr)
+
+
+def test_a_folder_without_programs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a mount with noexec is: `access` says so."""
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(PermissionError, match="runs no programs"):
+        install(tmp_path, os.environ)
+
+
 def test_a_program_that_is_missing_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["warm", "no-such-program"])
