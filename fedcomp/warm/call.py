@@ -5,10 +5,11 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import SupportsIndex
 
 MAX_BYTES = 1 << 20
@@ -61,19 +62,21 @@ class LauncherCall:
 class SearchPath(list[str]):
     """The search path of a process: where the app's folder is put first, libraries of a name that the app has are forgotten.
 
-    So the app's own module is found, as in a process of Flower's own, which has imported no more than `flower`.
+    So the app's own modules are found, as in a process of Flower's own, which has not imported what is `preloaded`.
     """
 
-    def __init__(self, places: Sequence[str], flower: frozenset[str]) -> None:
+    def __init__(self, places: Sequence[str], preloaded: Mapping[str, ModuleType]) -> None:
         super().__init__(places)
-        self.flower = flower
+        self.preloaded = dict(preloaded)
 
     def insert(self, index: SupportsIndex, place: str) -> None:
         """Insert a folder."""
         super().insert(index, place)
-        own = {file.name.partition(".")[0] for file in Path(place).glob("*")}
-        for name in set(sys.modules) - self.flower:
-            if name.partition(".")[0] in own:
+        own = {file.stem for file in Path(place).glob("*.py")} | {
+            file.parent.name for file in Path(place).glob("*/__init__.py")
+        }
+        for name in [name for name in self.preloaded if name.partition(".")[0] in own]:
+            if sys.modules.get(name) is self.preloaded.pop(name):
                 del sys.modules[name]
 
 

@@ -63,7 +63,12 @@ class ForkServer:
         self.environment = dict(os.environ)
         self.ignored = OF_SHELLS.union(settings["ignored"])
         scripts = metadata.entry_points(group="console_scripts")
-        self.commands: dict[str, Callable[[], object]] = {name: scripts[name].load() for name in settings["commands"]}
+        try:
+            self.commands: dict[str, Callable[[], object]] = {
+                name: scripts[name].load() for name in settings["commands"]
+            }
+        except Exception as error:
+            raise UnfitError(f"{type(error).__name__} while the commands are imported: {error}") from error
         self.flower = frozenset(sys.modules)
         self.path, self.modules = frozenset(sys.path), set(sys.modules)
         self.load([name for name in settings["preloaded"] if find_spec(name.partition(".")[0])])
@@ -133,7 +138,8 @@ class ForkServer:
         """Kill a process whose launcher was killed; report the exit status of one that has ended."""
         if launcher_ended:
             self.selector.unregister(process.launcher)
-            signal.pidfd_send_signal(process.handle, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process.handle, signal.SIGKILL)
             return
         _, status = os.waitpid(process.number, 0)
         with suppress(OSError):
@@ -226,18 +232,21 @@ def main(arguments: Sequence[str]) -> None:
         if number > 2 and number != listener.fileno():
             with suppress(OSError):
                 os.close(number)  # of the process that started the server
+    call = None
     try:
         server = ForkServer(folder, listener)
-    except Exception as error:  # noqa: BLE001 -- of a library that is imported
+        call = server.serve()
+    except UnfitError as error:
         (folder / UNFIT).write_text(str(error))
-        sys.exit(1)
-    call = server.serve()
+        return
+    except ProcessLookupError:  # the owner ended meanwhile
+        pass
     if call is None:
         shutil.rmtree(folder, ignore_errors=True)
         return
     call.take_over()
     seed()
-    sys.path = SearchPath(sys.path, server.flower)
+    sys.path = SearchPath(sys.path, {name: sys.modules[name] for name in sys.modules.keys() - server.flower})
     atexit.register(server.report)  # the first that is registered runs last
     command: Any = server.commands[call.command[0]]
     sys.exit(command())

@@ -120,7 +120,7 @@ def wait_for(ready: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def warm_in(folder: Path, preloaded: Sequence[str] = ("numpy",), **options: Any) -> Warm:
+def warm_in(folder: Path, preloaded: Sequence[str] = ("numpy",), *, broken: bool = False, **options: Any) -> Warm:
     """Return a fork server for the program `probe`, which is installed as a script of its own distribution."""
     site, scripts, launchers = folder / "site", folder / "bin", folder / "launchers"
     metadata = site / "probe-1.0.dist-info"
@@ -128,7 +128,7 @@ def warm_in(folder: Path, preloaded: Sequence[str] = ("numpy",), **options: Any)
         made.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: probe\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[console_scripts]\nprobe = probe:main\n")
-    (site / "probe.py").write_text(PROBE)
+    (site / "probe.py").write_text("import raises" if broken else PROBE)
     (site / "threads.py").write_text("from threading import *\nThread(target=Event().wait, daemon=True).start()\n")
     (site / "raises.py").write_text("raise OSError('no such disk')\n")
     (scripts / "probe").write_text(f"#!{sys.executable}\nimport sys, probe\nsys.exit(probe.main())\n")
@@ -281,6 +281,8 @@ def test_a_module_of_the_app_comes_before_a_library_of_the_same_name(tmp_path: P
     app = tmp_path / "app"
     app.mkdir()
     (app / "wave.py").touch()
+    (app / "colorsys").mkdir()  # no package: its files are no module
+    (app / "colorsys" / "card.toml").touch()
     (app / "numpy.py").touch()  # not this one: the program itself has imported the library
     done = made.run("import", str(app), "wave", "colorsys", "numpy")
     started = made.run("import", str(app), "wave", "colorsys", "numpy", env=plain(made))
@@ -320,6 +322,21 @@ def test_where_a_library_starts_a_thread_plain_flower_runs(tmp_path: Path) -> No
     assert json.loads(done.stdout)["parent"] == os.getpid()
     assert re.fullmatch(r"fedcomp warm: a thread \(.*\) is started; plain Flower runs\n", done.stderr)
     assert not made.servers(), "it is not tried again"
+
+
+def test_a_program_that_cannot_be_imported_is_plain_flowers(tmp_path: Path) -> None:
+    made = warm_in(tmp_path, broken=True)
+    wait_for((made.folder / launcher.UNFIT).exists)
+    done = made.run("describe")
+    assert done.returncode == 1, "as plain Flower ends with it"
+    assert "fedcomp warm: OSError while the commands are imported: no such disk; plain Flower runs" in done.stderr
+
+
+def test_an_owner_that_has_ended_leaves_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as owner:
+        owner.wait()
+    made = warm_in(tmp_path, owner=owner.pid)
+    wait_for(lambda: not made.folder.exists())
 
 
 def test_a_library_that_cannot_be_imported_is_left_to_the_app(tmp_path: Path) -> None:
