@@ -64,7 +64,8 @@ class Containers:
 
     def __init__(self, site: Path) -> None:
         values = {"SITE": str(site), "USER_IDS": f"{USER}:{USER}", "LISTEN": "127.0.0.1"}
-        text = re.sub(r"\$\{(\w+)[^}]*\}", lambda found: values[found[1]], (ROOT / "deploy" / "compose.yml").read_text())
+        text = (ROOT / "deploy" / "compose.yml").read_text()
+        text = re.sub(r"\$\{(\w+)[^}]*\}", lambda found: values[found[1]], text)
         self.services: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
         self.site = site
         self.control = Control(site / "operator", "")
@@ -152,10 +153,10 @@ def test_only_the_volume_and_tmp_are_written(containers: Containers, name: str) 
     assert "ro" in options["/"]
     assert "rw" in options["/var/lib/fedcomp"]
     assert {path for path in options if path.startswith(("/keys", "/data")) and "rw" in options[path]} == set()
-    with pytest.raises(AssertionError, match="Permission denied|Read-only"):
-        podman("exec", name, "touch", "/opt/fedcomp/file")
-    changed = {line for line in podman("diff", name).splitlines() if not re.fullmatch(r"[AC] /(etc|run|keys|data).*", line)}
-    assert changed == set()
+    with pytest.raises(AssertionError, match="Read-only file system"):
+        podman("exec", "--user=0", name, "touch", "/opt/fedcomp/file")
+    changed = podman("diff", name).splitlines()  # podman itself makes the targets of its mounts
+    assert [line for line in changed if not re.fullmatch(r"[AC] /(etc|run|keys|data).*", line)] == []
 
 
 @pytest.mark.parametrize("name", NODES)
@@ -191,10 +192,9 @@ def test_a_node_without_torch_trains_with_numpy(containers: Containers, tmp_path
     assert json.loads((containers.site / "superlink" / "book.json").read_text())["refused"] == 0
 
 
-def test_the_images_are_small() -> None:
-    sizes = {image["Names"][0].split("/")[-1]: int(image["Size"]) for image in json.loads(podman("images", "--format=json"))}
-    [base] = (size for name, size in sizes.items() if name.startswith("python:"))
-    for name, size in sorted(sizes.items()):
-        print(f"{name}: {size / 1e6:.0f} MB, {(size - base) / 1e6:.0f} MB on the base")
-    assert sizes["fedcomp-supernode:latest"] - base < 700e6
-    assert sizes["fedcomp-supernode-numpy:latest"] - base < 200e6
+@pytest.mark.parametrize(("image", "most"), [("supernode", 700e6), ("supernode-numpy", 200e6), ("superlink", 1300e6)])
+def test_an_image_is_small(image: str, most: float) -> None:
+    base = re.findall(r"^FROM (python:\S+)", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)[0]
+    whole, below = (int(podman("inspect", "--format", "{{.Size}}", name)) for name in (f"fedcomp-{image}", base))
+    print(f"fedcomp-{image}: {(whole - below) / 1e6:.0f} MB on a base of {below / 1e6:.0f} MB")
+    assert whole - below < most
