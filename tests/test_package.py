@@ -41,8 +41,11 @@ def test_the_version_is_the_same_everywhere(capsys: pytest.CaptureFixture[str]) 
     first = re.search(r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first is not None
     assert fedcomp.__version__ in first[1]
-    wheels = re.findall(r"fedcomp-([\w.]+)-py3-none-any.whl", (ROOT / "README.md").read_text())
-    assert set(wheels) == {fedcomp.__version__}
+    for path in ("README.md", "deploy/README.md", "deploy/ansible/nodes.yml"):
+        wheels = re.findall(r"fedcomp-([\w.]+)-py3-none-any.whl", (ROOT / path).read_text())
+        assert set(wheels) == {fedcomp.__version__}
+    chart = (ROOT / "deploy" / "helm" / "Chart.yaml").read_text()
+    assert set(re.findall(r"^(?:version|appVersion): (.*)$", chart, re.MULTILINE)) == {fedcomp.__version__}
     assert f"\nversion: {fedcomp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])

@@ -151,9 +151,15 @@ def test_copied_files_exist_and_are_not_ignored() -> None:
 
 def test_images_install_existing_extras() -> None:
     extras = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
-    extras_installed = [re.findall(r"'\.\[(\w+)\]'", rest) for _, name, rest in instructions() if name == "RUN"]
-    assert [found for found in extras_installed if found] == [["client"], ["app"]]
-    assert {"client", "app"} <= extras
+    installed = {
+        stage: rest.split()[1]
+        for stage, name, rest in instructions()
+        if (name, rest.split()[0]) == ("RUN", "./image_install")
+    }
+    assert installed == {"build-supernode": "client", "build-supernode-numpy": "flower", "build-superlink": "app"}
+    assert set(installed.values()) <= extras
+    for image in ("supernode", "supernode-numpy", "superlink"):
+        assert f"--from=build-{image} /opt/fedcomp /opt/fedcomp" in of_stage(image, "COPY")
 
 
 def test_docker_compose_accepts_the_file(tmp_path: Path) -> None:
