@@ -94,8 +94,8 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]
     make_server(site / "keys", ["superlink"])
     card = str(ROOT / "datasets" / "digits.toml")
     data_command(["share", card, "--nodes", "3", "--out", str(site / "shares")])
-    for folder in ("superlink", "data"):
-        (site / folder).mkdir()
+    (site / "superlink").mkdir()
+    (site / "data").mkdir()
     for number in range(3):
         folder = site / f"node-{number}"
         make_node(folder / "key")
