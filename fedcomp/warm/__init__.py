@@ -60,8 +60,11 @@ def install(
     folder.chmod(0o700)
     settings = {"commands": commands, "owner": owner, "ignored": ignored, "preloaded": preloaded}
     (folder / launcher.SETTINGS).write_text(json.dumps(settings))
+    compiled = (
+        ["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else []
+    )  # -I ignores the environment
     for name in commands:
-        call = shlex.join([sys.executable, "-IS", launcher.__file__, str(folder), name])
+        call = shlex.join([sys.executable, "-IS", *compiled, launcher.__file__, str(folder), name])
         (folder / name).write_text(f'#!/bin/sh\nexec {call} "$@"\n')
         (folder / name).chmod(0o700)
         if not os.access(folder / name, os.X_OK):

@@ -136,6 +136,10 @@ def test_both_units_train(board: Board) -> None:
     assert 0 < 10 * node.traffic.uplink_bytes < node.traffic.dense_uplink_bytes
     assert 0 < 10 * node.traffic.downlink_bytes < node.traffic.dense_downlink_bytes
     assert serves("127.0.0.1:9099")
+    assert any("fedcomp.warm.server" in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
+    log = board.ssh("journalctl -u fedcomp-supernode")
+    assert "Start `flwr-clientapp` process" in log
+    assert "plain Flower runs" not in log
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -134,6 +134,15 @@ def test_three_rounds_are_compressed_in_both_directions(containers: Containers) 
         assert 0 < 10 * traffic.downlink_bytes < traffic.dense_downlink_bytes
 
 
+@pytest.mark.parametrize("name", NODES)
+def test_a_node_forks_a_process_for_each_message(containers: Containers, name: str) -> None:
+    assert any("fedcomp.warm.server" in process.cmdline() for process in processes(name))
+    command = ["podman", "logs", name]
+    log = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
+    assert "Start `flwr-clientapp` process" in log
+    assert "plain Flower runs" not in log
+
+
 @pytest.mark.parametrize("name", ["superlink", *NODES])
 def test_no_process_has_privileges(containers: Containers, name: str) -> None:
     found = processes(name)

@@ -432,6 +432,15 @@ def test_the_server_belongs_to_its_user_alone_and_ends_with_its_owner(tmp_path: 
     assert not made.folder.exists()
 
 
+def test_launchers_are_compiled_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setattr("sys.pycache_prefix", str(cache))
+    made = warm_in(tmp_path)
+    assert made.describe()["parent"] == made.servers()[0].pid
+    assert list(cache.rglob("socket.*.pyc"))
+    made.end()
+
+
 def test_long_folders_hold_a_socket(tmp_path: Path) -> None:
     made = warm_in(tmp_path / ("long" * 40))
     assert made.describe()["parent"] == made.servers()[0].pid
