@@ -63,7 +63,7 @@ class Turn:
     spent: Spent
 
 
-class Rounds:
+class TimedFederation:
     """A federation with cold or warm nodes, each behind a link, that runs the app."""
 
     def __init__(self, folder: Path, nodes: int, kind: str, stack: ExitStack) -> None:
@@ -140,7 +140,7 @@ def measure(folder: Path, options: argparse.Namespace) -> Iterator[dict[str, str
     """Yield the rows of the table."""
     messages = options.nodes * options.rounds * options.turns
     with ExitStack() as stack:
-        federations = {kind: Rounds(folder / kind, options.nodes, kind, stack) for kind in COMMANDS}
+        federations = {kind: TimedFederation(folder / kind, options.nodes, kind, stack) for kind in COMMANDS}
         for words, shape in (("as fast as it goes", UNSHAPED), ("20 Mbit/s, 10 ms", SLOW)):
             for federation in federations.values():
                 for each in federation.links:
