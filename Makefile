@@ -1,4 +1,4 @@
-# make install | demo | test | quick ROOM=wire | nightly | flower-lowest | flower-highest | python-highest | system | chaos | fuzz | soak | dist | lint | types | docs | clean
+# make install | demo | test | quick ROOM=wire | nightly | examples | flower-lowest | flower-highest | python-highest | system | chaos | fuzz | soak | dist | lint | types | docs | clean
 # Other settings of a demo: make demo ARGS='-c "uplink=stc(density=0.01)"'
 
 PYTHON ?= python3.11
@@ -17,7 +17,7 @@ WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Compiled modules are kept even where the environment says otherwise: the tests start dozens of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
-.PHONY: install demo test quick nightly flower-lowest flower-highest flower-tests python-highest core-tests system chaos fuzz soak dist lint types mypy pyright docs clean
+.PHONY: install demo test quick nightly examples flower-lowest flower-highest flower-tests python-highest core-tests system chaos fuzz soak dist lint types mypy pyright docs clean
 
 install: $(STAMP)
 
@@ -43,6 +43,11 @@ quick: install
 # The cases that the mark `sample` leaves out of `make test` and `make system`: all together, about twelve minutes.
 nightly: install
 	$(PYTEST) -m nightly -n 2 --dist loadfile $(ARGS)
+
+# All examples, with the libraries that only some of them need: over a gigabyte.
+examples: install
+	$(BIN)/pip install --quiet -c constraints.txt --group examples
+	$(PYTEST) tests/test_examples.py -m '' -n 2 $(ARGS)
 
 # The wheel with Flower's lowest version, in an environment without torch.
 flower-lowest:
