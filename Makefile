@@ -40,7 +40,7 @@ quick: install
 	$(if $(ROOM),,$(error make quick needs a room, such as ROOM=wire))
 	$(PYTEST) -n 2 --dist worksteal $(addprefix tests/,$(ROOM) $(LAWS)) $(ARGS)
 
-# The cases that the mark `sample` leaves out of `make test` and `make system`: all together, about twelve minutes.
+# The cases that the mark `sample` leaves out of `make test` and `make system`: all together, about twenty minutes.
 nightly: install
 	$(PYTEST) -m nightly -n 2 --dist loadfile $(ARGS)
 
@@ -94,7 +94,7 @@ system: install
 	$(PYTEST) $(shell grep -rl --include='*.py' 'mark\.system' tests) -m 'system and not nightly' -n 2 --dist loadfile $(ARGS)
 
 chaos: install
-	$(PYTEST) -m chaos -o faulthandler_timeout=0 $(ARGS)
+	$(PYTEST) -m 'chaos and not nightly' -o faulthandler_timeout=0 $(ARGS)
 
 fuzz: install
 	$(BIN)/python -m tests.wire.fuzz $(ARGS)

@@ -90,7 +90,7 @@ def _wait(ready: Callable[[], object], what: str) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture(scope="module", params=["cold", "warm"])
+@pytest.fixture(scope="module", params=[pytest.param("cold", marks=pytest.mark.nightly), "warm"])
 def result(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosResult]:
     folder = tmp_path_factory.mktemp("chaos")
     warm = request.param == "warm"
