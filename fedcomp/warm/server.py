@@ -232,16 +232,15 @@ def main(arguments: Sequence[str]) -> None:
         if number > 2 and number != listener.fileno():
             with suppress(OSError):
                 os.close(number)  # of the process that started the server
-    call = None
     try:
         server = ForkServer(folder, listener)
-        call = server.serve()
     except UnfitError as error:
         (folder / UNFIT).write_text(str(error))
         return
-    except ProcessLookupError:  # the owner ended meanwhile
-        pass
-    if call is None:
+    except ProcessLookupError:  # the owner has ended
+        server = None
+    call = server.serve() if server else None
+    if server is None or call is None:
         shutil.rmtree(folder, ignore_errors=True)
         return
     call.take_over()
