@@ -57,9 +57,9 @@ flower-lowest:
 	cd build && flower-lowest/bin/python -m fedcomp demo --rounds 3
 	$(MAKE) VENV=build/flower-lowest flower-tests
 
-# Without the files that import torch, and without what calls nothing of Flower that other tests do not.
+# With the processes that `fedcomp warm` forks; without the files that import torch, and without what calls nothing of Flower that other tests do not.
 flower-tests:
-	$(PYTEST) tests/flower $(addprefix --ignore ,$(shell grep -rlE --include='*.py' '^(import|from) torch' tests/flower)) \
+	$(PYTEST) tests/flower tests/warm/test_command.py $(addprefix --ignore ,$(shell grep -rlE --include='*.py' '^(import|from) torch' tests/flower)) \
 		-p no:cacheprovider -m 'not chaos and not system and not nightly and not one_flower' $(ARGS)
 
 # The highest version that the index can install, if it is not the one of constraints.txt, which `make test` runs with.
