@@ -391,6 +391,29 @@ def test_what_is_no_call_of_a_launcher_is_hung_up_on(shared: Warm, text: bytes) 
     assert shared.describe()["parent"] == before
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_is_hung_up_on(alone: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where the folder were open to all."""
+    alone.describe()
+    alone.folder.chmod(0o777)
+    (alone.folder / launcher.SOCKET).chmod(0o777)
+    monkeypatch.chdir(alone.folder)
+    environment = psutil.Process(alone.servers()[0].pid).environ()
+    del environment[launcher.ROOM]
+    call = json.dumps({**CALL, "environment": environment}).encode()
+
+    def answer(user: int) -> int:
+        if (child := os.fork()) == 0:
+            os.setuid(user)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                client.connect(launcher.SOCKET)
+                socket.send_fds(client, [call], [0, 1, 2, 0])
+                os._exit(len(client.recv(1)))
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert [answer(65534), answer(0)] == [0, 1]
+
+
 def test_a_launcher_that_ends_before_the_command_begins_runs_nothing(shared: Warm, tmp_path: Path) -> None:
     environment = psutil.Process(shared.describe()["parent"]).environ()
     del environment[launcher.ROOM]
