@@ -133,7 +133,7 @@ def warm_in(folder: Path, preloaded: Sequence[str] = ("numpy",), *, broken: bool
     (scripts / "probe").write_text(f"#!{sys.executable}\nimport sys, probe\nsys.exit(probe.main())\n")
     (scripts / "probe").chmod(0o700)
     path = on_path(launchers, on_path(scripts, os.environ["PATH"]))
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(site)}
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": on_path(site, os.environ.get("PYTHONPATH", ""))}
     install(launchers, environment, commands=("probe",), preloaded=preloaded, **options)
     return Warm(launchers, environment)
 
