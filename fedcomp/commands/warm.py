@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from fedcomp.warm import install, on_path, unsupported
+from fedcomp.warm import install, unsupported
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -36,7 +36,7 @@ def _warm_up() -> str:
     before = os.environ.get("PATH", os.defpath)
     try:
         folder = Path(tempfile.mkdtemp(prefix="fedcomp-warm-"))
-        os.environ["PATH"] = on_path(folder, before)
+        os.environ["PATH"] = f"{folder}{os.pathsep}{before}"
         install(folder, os.environ, owner=os.getpid())
     except OSError as error:
         os.environ["PATH"] = before

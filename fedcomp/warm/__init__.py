@@ -60,9 +60,8 @@ def install(
     folder.chmod(0o700)
     settings = {"commands": commands, "owner": owner, "ignored": ignored, "preloaded": preloaded}
     (folder / launcher.SETTINGS).write_text(json.dumps(settings))
-    compiled = (
-        ["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else []
-    )  # -I ignores the environment
+    # -I ignores the environment, which may say where compiled modules lie
+    compiled = ["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else []
     for name in commands:
         call = shlex.join([sys.executable, "-IS", *compiled, launcher.__file__, str(folder), name])
         (folder / name).write_text(f'#!/bin/sh\nexec {call} "$@"\n')
@@ -72,8 +71,3 @@ def install(
                 f"{folder} is on a file system that runs no programs (noexec); set TMPDIR to another folder"
             )
     return launcher.start(str(folder), environment)
-
-
-def on_path(folder: Path, path: str) -> str:
-    """Return the PATH `path` with the folder in front."""
-    return f"{folder}{os.pathsep}{path}"

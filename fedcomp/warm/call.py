@@ -46,11 +46,11 @@ class LauncherCall:
 
     def take_over(self) -> None:
         """Give the arguments, environment, folder and open files of the caller to this process."""
-        os.umask(self.umask)
-        os.chdir(self.folder)
         for number, file in enumerate(self.files[:3]):
             os.dup2(file, number)
         close_all(self.files)
+        os.umask(self.umask)
+        os.chdir(self.folder)
         sys.argv = [str(Path(sys.executable).with_name(self.command[0])), *self.command[1:]]
         os.environ.clear()
         show(self.command, self.environment)
@@ -72,9 +72,8 @@ class SearchPath(list[str]):
     def insert(self, index: SupportsIndex, place: str) -> None:
         """Insert a folder."""
         super().insert(index, place)
-        own = {file.stem for file in Path(place).glob("*.py")} | {
-            file.parent.name for file in Path(place).glob("*/__init__.py")
-        }
+        own = {file.stem for file in Path(place).glob("*.py")}
+        own.update(file.parent.name for file in Path(place).glob("*/__init__.py"))
         for name in [name for name in self.preloaded if name.partition(".")[0] in own]:
             if sys.modules.get(name) is self.preloaded.pop(name):
                 del sys.modules[name]

@@ -26,6 +26,8 @@ ROOM = "FEDCOMP_WARM_ROOM"
 """A variable that makes the server's environment large enough for those of its processes."""
 INSTALLS = "--allow-runtime-dependency-installation"
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+REPLY_S = 60.0
+"""A server that imports its libraries replies within seconds; one that hangs does not."""
 ATTEMPTS = 3
 """The server hangs up to start anew, for another environment."""
 
@@ -109,17 +111,20 @@ def _forked(folder: str, command: Sequence[str]) -> int | None:
     os.umask(umask)
     call = {"command": command, "folder": os.getcwd(), "umask": umask, "environment": dict(os.environ)}
     begin, begins = os.pipe()
+    server.settimeout(REPLY_S)
     socket.send_fds(server, [json.dumps(call).encode()], [0, 1, 2, begin])
     os.close(begin)
     reply, process, *_ = socket.recv_fds(server, 1, 1)
+    server.settimeout(None)
     if not reply:
         os.close(begins)
         return None
     for number in PASSED_ON:
         signal.signal(number, lambda number, _: _pass_on(process[0], number))
-    os.write(begins, b"!")  # from here on the command runs, once
-    if status := server.recv(16):
-        return int(status)
+    os.write(begins, b"!")  # from here on the command runs; whatever happens to the server, it must not run again
+    with suppress(OSError):
+        if status := server.recv(16):
+            return int(status)
     select.select(process, [], [])  # the server was killed; the process goes on
     return 1
 

@@ -151,8 +151,9 @@ class ForkServer:
         self.processes.remove(process)
         report = self.folder / f"{process.number}.json"
         with suppress(OSError, ValueError, TypeError):  # the app may have written it
-            self.learn(**json.loads(report.read_text()))
-        report.unlink(missing_ok=True)
+            text = report.read_text()
+            report.unlink()
+            self.learn(**json.loads(text))
 
     def learn(self, bundle: str, modules: Sequence[str]) -> None:
         """Import the libraries that an app has imported; start anew for another app, unless processes run."""
@@ -160,7 +161,7 @@ class ForkServer:
             self.bundle = bundle
             self.load(modules)
             if reason := unfit():
-                self.give_up(f"{reason} by a library that the app imports")
+                (self.folder / UNFIT).write_text(f"{reason} by a library that the app imports")
         elif not self.processes:
             (self.folder / LEARNED).write_text(json.dumps({"bundle": bundle, "modules": modules}))
             self.restart(self.environment)
@@ -180,10 +181,6 @@ class ForkServer:
         """Return whether a variable differs from the server's that a library may read while it is imported."""
         names = (environment.keys() | self.environment.keys()) - self.ignored
         return any(environment.get(name) != self.environment.get(name) for name in names)
-
-    def give_up(self, reason: str) -> None:
-        """Have launchers run plain Flower from now on."""
-        (self.folder / UNFIT).write_text(reason)
 
     def restart(self, environment: dict[str, str]) -> NoReturn:
         """Become a new server, with nothing imported, that listens on the same socket."""

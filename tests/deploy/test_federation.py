@@ -14,9 +14,10 @@ import pytest
 from deploy.federation import Federation
 from deploy.flower_programs import SuperNode
 from deploy.keys import make_server
-from deploy.program import wait_until
+from deploy.program import Program, wait_until
 from deploy.run_config import LaunchError
-from tests.deploy.live_federation import carriers, start_node, stop_node
+from fedcomp.warm import unsupported
+from tests.deploy.live_federation import carriers, fork_servers, start_node, stop_node
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is left behind")
 
@@ -35,6 +36,14 @@ def test_only_its_own_authority_verifies_the_superlink(federation: Federation, t
     make_server(tmp_path / "other")
     with pytest.raises(ssl.SSLCertVerificationError):
         ssl.get_server_certificate(("127.0.0.1", federation.port), ca_certs=str(tmp_path / "other" / "ca.pem"))
+
+
+def test_all_programs_are_forked_from_one_server(federation: Federation) -> None:
+    if unsupported():
+        pytest.skip(unsupported())
+    [server] = fork_servers(Program("all", federation.mark, Path()))
+    names = {Path(process.cmdline()[0]).name for process in server.children()}
+    assert names >= {"flower-superlink", "flower-supernode", "flower-superexec"}
 
 
 def test_all_sockets_listen_on_loopback(federation: Federation) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedcomp.__main__ import main
-from fedcomp.warm import install, on_path, unsupported
+from fedcomp.warm import install, unsupported
 
 PATIENCE_S = 60.0
 
@@ -31,7 +31,7 @@ def test_the_command_runs_a_program_whose_client_apps_are_forked(tmp_path: Path)
     environment = {
         **os.environ,
         "TMPDIR": str(tmp_path),
-        "PATH": on_path(Path(sys.executable).parent, os.environ["PATH"]),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     shell = "cat /proc/$$/comm; ls -d $TMPDIR/*; flwr-clientapp --help; exit 3"
     done = subprocess.run(

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from fedcomp.warm import install, launcher, on_path
+from fedcomp.warm import install, launcher
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
@@ -132,8 +132,12 @@ def warm_in(folder: Path, preloaded: Sequence[str] = ("numpy",), *, broken: bool
     (site / "raises.py").write_text("raise OSError('no such disk')\n")
     (scripts / "probe").write_text(f"#!{sys.executable}\nimport sys, probe\nsys.exit(probe.main())\n")
     (scripts / "probe").chmod(0o700)
-    path = on_path(launchers, on_path(scripts, os.environ["PATH"]))
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": on_path(site, os.environ.get("PYTHONPATH", ""))}
+    path = os.pathsep.join([str(launchers), str(scripts), os.environ["PATH"]])
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "PYTHONPATH": os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
     install(launchers, environment, commands=("probe",), preloaded=preloaded, **options)
     return Warm(launchers, environment)
 
@@ -303,6 +307,26 @@ def test_a_server_that_was_killed_leaves_its_processes_alone_and_is_replaced(alo
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert out == "got 15\n"
     assert process.returncode == 1, "nobody knows its status"
+
+
+def test_where_the_server_hangs_plain_flower_runs_and_the_command_runs_once(alone: Warm, tmp_path: Path) -> None:
+    alone.describe()
+    [server] = alone.servers()
+    server.suspend()
+    code = "from fedcomp.warm import launcher; launcher.REPLY_S = 0.5; launcher.main()"
+    command = [sys.executable, "-c", code, str(alone.folder), "probe", "describe"]
+    with (tmp_path / "out").open("w+") as out, (tmp_path / "err").open("w+") as err:  # the server holds them, too
+        quiet = subprocess.DEVNULL
+        subprocess.run(
+            command, env=alone.environment, stdin=quiet, stdout=out, stderr=err, timeout=PATIENCE_S, check=True
+        )
+        server.resume()
+        assert alone.describe()["parent"] == server.pid
+        assert not server.children()
+        out.seek(0)
+        err.seek(0)
+        assert json.loads(out.read())["parent"] == os.getpid()
+        assert err.read() == "fedcomp warm: timed out; plain Flower runs\n"
 
 
 def test_calls_that_start_a_server_at_the_same_time_start_one(alone: Warm) -> None:
