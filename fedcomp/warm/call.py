@@ -8,9 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from types import ModuleType
-from typing import SupportsIndex
+from typing import SupportsIndex, cast
 
 MAX_BYTES = 1 << 20
 
@@ -55,8 +56,8 @@ class LauncherCall:
         os.environ.clear()
         show(self.command, self.environment)
         os.environ.update(self.environment)
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(line_buffering=stream.isatty() or stream is sys.stderr)  # type: ignore[union-attr]
+        stdout = cast(TextIOWrapper, sys.stdout)
+        stdout.reconfigure(line_buffering=stdout.isatty() and not stdout.write_through)  # that of the server is a file
 
 
 class SearchPath(list[str]):

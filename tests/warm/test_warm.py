@@ -1,7 +1,9 @@
 """A process that is forked behaves as one that was started: the calls here run the same program both ways."""
 
+import fcntl
 import json
 import os
+import pty
 import re
 import select
 import signal
@@ -37,8 +39,10 @@ def main():
             "threads": threading.active_count(), "files": [name for name in files if name not in "012"][:-1],
             "handlers": [str(signal.getsignal(number)) for number in (1, 2, 3, 10, 12, 15)],
             "random": [random.random(), float(numpy.random.random())],
-            "wave": "wave" in sys.modules, "colorsys": "colorsys" in sys.modules,
+            "libraries": [name for name in ("wave", "colorsys", "netrc") if name in sys.modules],
         }))
+    elif action == "buffering":
+        print(json.dumps([sys.stdout.line_buffering, sys.stderr.line_buffering]))
     elif action == "exit":
         sys.exit(int(sys.argv[2]) if sys.argv[2].isdigit() else sys.argv[2])
     elif action == "raise":
@@ -80,9 +84,8 @@ class Warm:
     def popen(self, *arguments: str, **options: Any) -> "subprocess.Popen[str]":
         environment = options.pop("env", self.environment)
         pipe = subprocess.PIPE
-        return subprocess.Popen(
-            ["probe", *arguments], env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True, **options
-        )
+        files = {"stdin": pipe, "stdout": pipe, "stderr": pipe}
+        return subprocess.Popen(["probe", *arguments], env=environment, text=True, **{**files, **options})
 
     def run(self, *arguments: str, text: str = "", **options: Any) -> "subprocess.CompletedProcess[str]":
         process = self.popen(*arguments, **options)
@@ -129,6 +132,7 @@ def warm_in(folder: Path, preloaded: Sequence[str] = ("numpy",), *, broken: bool
     (metadata / "entry_points.txt").write_text("[console_scripts]\nprobe = probe:main\n")
     (site / "probe.py").write_text("import raises" if broken else PROBE)
     (site / "threads.py").write_text("from threading import *\nThread(target=Event().wait, daemon=True).start()\n")
+    (site / "once.py").write_text("import builtins\nassert not hasattr(builtins, 'once')\nbuiltins.once = True\n")
     (site / "raises.py").write_text("raise OSError('no such disk')\n")
     (scripts / "probe").write_text(f"#!{sys.executable}\nimport sys, probe\nsys.exit(probe.main())\n")
     (scripts / "probe").chmod(0o700)
@@ -176,6 +180,18 @@ def test_a_forked_process_has_what_a_started_one_has(shared: Warm, tmp_path: Pat
         forked["environment"].pop(shell, None)
         started["environment"].pop(shell, None)
     assert forked == started
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_lines_reach_a_terminal_as_they_do_from_a_started_one(shared: Warm, unbuffered: str) -> None:
+    found = []
+    for environment in (shared.environment, plain(shared)):
+        far, near = pty.openpty()
+        shared.run("buffering", env={**environment, "PYTHONUNBUFFERED": unbuffered}, stdout=near)
+        found.append(json.loads(os.read(far, 100)))
+        os.close(far)
+        os.close(near)
+    assert found[0] == found[1] == [not unbuffered, not unbuffered]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +273,25 @@ def test_another_environment_has_a_server_of_its_own(shared: Warm) -> None:
     assert "IGNORED" not in psutil.Process(ignored["parent"]).environ()
 
 
+def test_variables_of_the_server_alone_are_not_those_of_a_process(shared: Warm) -> None:
+    shared.end()
+    server = shared.describe(env={**shared.environment, "IGNORED": "of the server"})["parent"]
+    found = shared.describe()
+    assert found["parent"] == server
+    assert "IGNORED" not in found["environment"]
+
+
+def test_open_files_of_whoever_starts_the_server_are_not_those_of_a_process(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_inheritable(reading, True)
+    made = warm_in(tmp_path)
+    assert made.describe()["files"] == []
+    assert os.getsid(made.servers()[0].pid) != os.getsid(0), "Ctrl-C in the terminal does not reach it"
+    made.end()
+    os.close(reading)
+    os.close(writing)
+
+
 def test_while_a_process_runs_another_environment_gets_plain_flower(shared: Warm) -> None:
     process = shared.popen("wait")
     assert process.stdout
@@ -270,25 +305,26 @@ def test_while_a_process_runs_another_environment_gets_plain_flower(shared: Warm
 
 def test_libraries_of_the_app_are_known_from_the_second_message_on(alone: Warm, tmp_path: Path) -> None:
     first, second = tmp_path / "app.1", tmp_path / "app.2"
-    assert not alone.describe()["wave"]
+    assert alone.describe()["libraries"] == []
     assert alone.run("import", str(first), "wave").returncode == 0
-    assert alone.describe()["wave"]
-    assert alone.run("import", str(second), "colorsys").returncode == 0
-    found = alone.describe()
-    assert found["colorsys"]
-    assert not found["wave"], "another app has another server"
+    assert alone.describe()["libraries"] == ["wave"]
+    assert alone.run("import", str(first), "colorsys").returncode == 0
+    assert alone.describe()["libraries"] == ["wave", "colorsys"], "also those that a later message needs"
+    assert alone.run("import", str(second), "netrc").returncode == 0
+    assert alone.describe()["libraries"] == ["netrc"], "another app has another server"
+    assert not list(alone.folder.glob("[0-9]*"))
 
 
 def test_a_module_of_the_app_comes_before_a_library_of_the_same_name(tmp_path: Path) -> None:
-    made = warm_in(tmp_path, ["wave", "colorsys"])
+    made = warm_in(tmp_path, ["wave", "once"])
     app = tmp_path / "app"
     app.mkdir()
     (app / "wave.py").touch()
-    (app / "colorsys").mkdir()  # no package: its files are no module
-    (app / "colorsys" / "card.toml").touch()
+    (app / "once").mkdir()  # no package: its files are no module, and the library is not imported twice
+    (app / "once" / "card.toml").touch()
     (app / "numpy.py").touch()  # not this one: the program itself has imported the library
-    done = made.run("import", str(app), "wave", "colorsys", "numpy")
-    started = made.run("import", str(app), "wave", "colorsys", "numpy", env=plain(made))
+    done = made.run("import", str(app), "wave", "once", "numpy")
+    started = made.run("import", str(app), "wave", "once", "numpy", env=plain(made))
     assert done.stdout == started.stdout
     assert done.stdout.startswith(str(app / "wave.py"))
     made.end()
@@ -327,6 +363,19 @@ def test_where_the_server_hangs_plain_flower_runs_and_the_command_runs_once(alon
         err.seek(0)
         assert json.loads(out.read())["parent"] == os.getpid()
         assert err.read() == "fedcomp warm: timed out; plain Flower runs\n"
+
+
+def test_one_call_at_a_time_starts_a_server(alone: Warm) -> None:
+    alone.describe()
+    alone.end()
+    with (alone.folder / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = alone.popen("describe")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        assert not alone.servers()
+    out, _ = process.communicate("", timeout=PATIENCE_S)
+    assert json.loads(out)["parent"] == alone.servers()[0].pid
 
 
 def test_calls_that_start_a_server_at_the_same_time_start_one(alone: Warm) -> None:
@@ -400,7 +449,6 @@ CALL = {"command": ["probe"], "folder": "/", "umask": 0, "environment": {}}
         *(json.dumps({**CALL, name: 7.5}).encode() for name in ("command", "environment")),
         json.dumps({**CALL, "umask": "x"}).encode(),
         json.dumps({**CALL, "command": []}).encode(),
-        json.dumps({**CALL, "command": ["no such"]}).encode(),
         json.dumps({**CALL, "environment": {"PYTHONPATH": None}}).encode(),
         json.dumps(CALL).encode(),  # without the files
     ],
@@ -415,27 +463,34 @@ def test_what_is_no_call_of_a_launcher_is_hung_up_on(shared: Warm, text: bytes) 
     assert shared.describe()["parent"] == before
 
 
+def answered(made: Warm, command: Sequence[str], user: int) -> bool:
+    """Return whether the server forks a process for a call that is complete, by a user."""
+    environment = psutil.Process(made.servers()[0].pid).environ()
+    del environment[launcher.ROOM]
+    call = json.dumps({**CALL, "command": command, "environment": environment}).encode()
+    if (child := os.fork()) == 0:
+        os.chdir(made.folder)
+        os.setuid(user)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(launcher.SOCKET)
+            socket.send_fds(client, [call], [0, 1, 2, 0])
+            os._exit(len(client.recv(1)))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
+def test_other_programs_are_not_run(alone: Warm) -> None:
+    alone.describe()
+    assert answered(alone, ["probe", "exit", "0"], os.geteuid())
+    assert not answered(alone, ["sh", "-c", "true"], os.geteuid())
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_is_hung_up_on(alone: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_user_is_hung_up_on(alone: Warm) -> None:
     """Even where the folder were open to all."""
     alone.describe()
     alone.folder.chmod(0o777)
     (alone.folder / launcher.SOCKET).chmod(0o777)
-    monkeypatch.chdir(alone.folder)
-    environment = psutil.Process(alone.servers()[0].pid).environ()
-    del environment[launcher.ROOM]
-    call = json.dumps({**CALL, "environment": environment}).encode()
-
-    def answer(user: int) -> int:
-        if (child := os.fork()) == 0:
-            os.setuid(user)
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-                client.connect(launcher.SOCKET)
-                socket.send_fds(client, [call], [0, 1, 2, 0])
-                os._exit(len(client.recv(1)))
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-    assert [answer(65534), answer(0)] == [0, 1]
+    assert [answered(alone, ["probe", "exit", "0"], user) for user in (65534, 0)] == [False, True]
 
 
 def test_a_launcher_that_ends_before_the_command_begins_runs_nothing(shared: Warm, tmp_path: Path) -> None:
