@@ -94,7 +94,7 @@ system: install
 	$(PYTEST) $(shell grep -rl --include='*.py' 'mark\.system' tests) -m 'system and not nightly' -n 2 --dist loadfile $(ARGS)
 
 chaos: install
-	$(PYTEST) -m 'chaos and not nightly' -o faulthandler_timeout=0 $(ARGS)
+	$(PYTEST) -m 'chaos and not nightly' -n 2 --dist loadfile -o faulthandler_timeout=0 $(ARGS)
 
 fuzz: install
 	$(BIN)/python -m tests.wire.fuzz $(ARGS)

@@ -21,6 +21,7 @@ def environment(home: Path, launchers: Path | None = None) -> dict[str, str]:
         "FLWR_HOME": str(home),
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # seconds until a message that has come is noticed; 1 by default
         "FLWR_TELEMETRY_ENABLED": "0",
         "OMP_WAIT_POLICY": "passive",  # a waiting thread that spins takes the core from the next client
         "PATH": os.pathsep.join(str(place) for place in places if place),  # Flower starts its parts by name

@@ -9,7 +9,16 @@ from flwr.serverapp import Grid, ServerApp
 import fedcomp
 from fedcomp import FedcompError
 from fedcomp.errors import DivergedError
-from fedcomp.flower import GROWTH, Checkpoint, Clipping, CompressedStrategy, DynamicSampling, RigL, parse_mode
+from fedcomp.flower import (
+    GROWTH,
+    Checkpoint,
+    Clipping,
+    CompressedStrategy,
+    DynamicSampling,
+    GridWrapper,
+    RigL,
+    parse_mode,
+)
 from server import report
 from server.evaluate import Evaluator, build_evaluator, check_same_preparation, check_training
 from server.fit import check_partition, check_strategy, check_updates, load_dataset
@@ -34,6 +43,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the federation that the run config describes; raise `SettingsError` if it cannot start."""
+    grid = GridWrapper(grid)  # which asks for replies more often
     try:
         settings = Settings.from_config(context.run_config)
         if settings.split:

@@ -1,5 +1,6 @@
 """A Flower grid around another grid: a subclass overrides the one method that it changes."""
 
+import math
 from collections.abc import Iterable
 
 from flwr.app import Message, RecordDict
@@ -11,7 +12,11 @@ from fedcomp.flower.compat.virtual_time import Clock, WallClock
 
 
 class GridWrapper(Grid):
-    """Passes every call on to the wrapped grid."""
+    """Passes every call on to the wrapped grid.
+
+    Around one of Flower's own grids, `send_and_receive` asks for replies soon after they come: Flower's asks a SuperLink every
+    three seconds.  A grid with a `send_and_receive` of its own waits as it says.
+    """
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
@@ -54,7 +59,23 @@ class GridWrapper(Grid):
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Send messages; return the replies that arrive within `timeout` seconds."""
-        return self._grid.send_and_receive(messages, timeout=timeout)
+        if not waits_as_flower_does(self._grid):
+            return self._grid.send_and_receive(messages, timeout=timeout)
+        waiting, clock = set(self._grid.push_messages(messages)), WallClock()
+        replies, attempt, end_s = list[Message](), 0, clock.now() + (math.inf if timeout is None else timeout)
+        while waiting and (left_s := end_s - clock.now()) > 0:
+            pulled = list(self._grid.pull_messages(waiting))
+            replies += pulled
+            waiting.difference_update(reply.metadata.reply_to_message_id for reply in pulled)
+            attempt = 0 if pulled else attempt + 1
+            if waiting:
+                clock.wait(left_s, attempt)
+        return replies
+
+
+def waits_as_flower_does(grid: Grid) -> bool:
+    """Return whether the `send_and_receive` of `grid` is Flower's: it pushes, and pulls now and then until all have come."""
+    return type(grid).send_and_receive.__module__.partition(".")[0] == "flwr"
 
 
 def clock_of(grid: Grid) -> Clock:

@@ -14,7 +14,7 @@ from torch.nn import functional
 from fedcomp.core import Arrays, check_choice, check_int, check_range
 from fedcomp.errors import FedcompError
 from fedcomp.flower import records
-from fedcomp.flower.compat import log
+from fedcomp.flower.compat import GridWrapper, log
 from fedcomp.split import (
     MAX_SAMPLES,
     RAM_BYTES,
@@ -141,6 +141,7 @@ class SplitTraining:
         check_int("num_rounds", num_rounds, 1, 1_000_000)
         check_int("min_nodes", min_nodes, 1, 1_000_000)
         check_range("node_timeout_s", node_timeout_s, least=0)
+        grid = GridWrapper(grid)  # which asks for replies more often
         for _ in range(num_rounds):
             nodes = _wait_for_nodes(grid, min_nodes, node_timeout_s)
             self._round += 1
