@@ -27,7 +27,7 @@ from deploy.flower_programs import GRACE_S, STARTUP_TIMEOUT_S, SuperLink, SuperN
 from deploy.keys import make_server
 from deploy.program import MARK, Program, end
 from deploy.run_config import LaunchError
-from fedcomp.warm import install, unsupported
+from fedcomp.warm import PRELOADED, install, unsupported
 
 LAUNCHERS = "launchers"
 """The folder, in that of a federation, of the launchers of Flower's programs."""
@@ -130,7 +130,11 @@ def start_fork_server(folder: Path, env: Mapping[str, str], mark: str) -> int:
     """Start a fork server for all programs of a federation, write their launchers into `folder`, and return its process id."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
-    return install(folder, {**env, MARK: f"{mark}warm/"}, commands=FORKED, ignored=("FLWR_HOME", "RAY_TMPDIR", MARK))
+    ignored, preloaded = (
+        ("FLWR_HOME", "RAY_TMPDIR", MARK),
+        (*PRELOADED, "sklearn.datasets", "matplotlib.pyplot", "rich.table"),
+    )
+    return install(folder, {**env, MARK: f"{mark}warm/"}, commands=FORKED, ignored=ignored, preloaded=preloaded)
 
 
 def end_all(programs: Sequence[Program], mark: str) -> None:

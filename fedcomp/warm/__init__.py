@@ -27,6 +27,8 @@ from fedcomp.warm import launcher
 
 PER_MESSAGE = ("flwr-clientapp",)
 """What Flower starts for each message on a node."""
+PRELOADED = ("numpy", "torch", "fedcomp.flower")
+"""What an app is expected to import."""
 
 
 def unsupported() -> str:
@@ -46,7 +48,7 @@ def install(
     commands: Sequence[str] = PER_MESSAGE,
     owner: int = 0,
     ignored: Sequence[str] = (),
-    preloaded: Sequence[str] = ("numpy", "torch", "fedcomp.flower"),
+    preloaded: Sequence[str] = PRELOADED,
 ) -> int:
     """Write launchers of `commands` into the empty `folder`, for the front of a PATH, and start the fork server.
 

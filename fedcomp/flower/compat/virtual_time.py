@@ -8,10 +8,10 @@ import numpy as np
 
 from fedcomp.core import check_int, check_range
 
-MIN_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.05, 3.0, 1.2
+MIN_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.05, 3.0, 1.1
 """The shortest and the longest pause between two questions for replies, and their ratio from one to the next.
 
-A pause is then about a fifth of the time waited so far.  Flower's own pause is 3 s with a SuperLink.
+A pause is then about a tenth of the time waited so far.  Flower's own pause is 3 s with a SuperLink.
 """
 MAX_SEED = 2**63 - 1
 ROUND_TRIPS = 2

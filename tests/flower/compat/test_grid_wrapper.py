@@ -83,7 +83,7 @@ def test_replies_of_a_superlink_are_fetched_soon_after_they_come(monkeypatch: py
     replies = GridWrapper(GridWrapper(grid)).send_and_receive(evaluations(3, 1, 2))
     assert sorted(reply.metadata.src_node_id for reply in replies) == [1, 2, 3]
     assert grid.questions == 9
-    assert pauses == pytest.approx([0.06, 0.072, 0.05] * 2 + [0.06, 0.072]), "they begin anew after each reply"
+    assert pauses == pytest.approx([0.055, 0.0605, 0.05] * 2 + [0.055, 0.0605]), "they begin anew after each reply"
 
 
 def test_the_pauses_grow_with_the_time_waited() -> None:
