@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Message
 
 from clients.app import app as client_app
 from clients.devices import pick_device
@@ -30,8 +30,7 @@ from experiments.results import COLUMNS, SETTINGS, SLOWEST, TRAFFIC
 from fedcomp.errors import DivergedError, NonFiniteError, NoUpdateError
 from fedcomp.flower import LocalGrid
 from fedcomp.tasks import build_model, input_shape
-from server.app import NO_RESULT
-from server.app import app as server_app
+from server.app import NO_RESULT, run
 
 DIVERGED = re.compile("|".join(rf"\b{kind.__name__}\b" for kind in (DivergedError, NonFiniteError)))
 """A node's errors arrive as text that begins with the name of their class."""
@@ -84,7 +83,7 @@ def run_cell(cell: Cell, data_dir: str, scratch: Path | None = None) -> pd.DataF
         failure: Exception | None = None
         try:
             with contextlib.redirect_stdout(io.StringIO()):
-                server_app(grid, Context(1, 0, {}, RecordDict(), dict(config)))
+                run(grid, dict(config), draws=False)
         except (DivergedError, NoUpdateError) as error:
             failure = error
         except RuntimeError as error:

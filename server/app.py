@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from flwr.app import Context
+from flwr.app import Context, UserConfig
 from flwr.serverapp import Grid, ServerApp
 
 import fedcomp
@@ -43,9 +43,16 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the federation that the run config describes; raise `SettingsError` if it cannot start."""
-    grid = GridWrapper(grid)  # which asks for replies more often
+    run(GridWrapper(grid), context.run_config)  # the wrapper asks for replies more often
+
+
+def run(grid: Grid, config: UserConfig, *, draws: bool = True) -> None:
+    """Run the federation that `config` describes, and draw its figure if it `draws`.
+
+    Raises `SettingsError` if it cannot start.
+    """
     try:
-        settings = Settings.from_config(context.run_config)
+        settings = Settings.from_config(config)
         if settings.split:
             run_split(settings, grid)
             return
@@ -73,7 +80,7 @@ def main(grid: Grid, context: Context) -> None:
                 evaluate_fn=Rounds(log, strategy, status),
             )
         totals = strategy.ledger.total()
-        log.write_results(totals, strategy.arrays)
+        log.write_results(totals, strategy.arrays, draws=draws)
         if packed := evaluator.packed(strategy.arrays):
             folder.write("inference.npz", packed)
     except OSError as error:

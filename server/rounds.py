@@ -57,10 +57,11 @@ class RunLog:
         self.folder.append(record)
         print(self._progress.line(record), flush=True)
 
-    def write_results(self, totals: Traffic, arrays: ArrayRecord) -> None:
-        """Write the summary, the figure and the model of a run that has ended."""
+    def write_results(self, totals: Traffic, arrays: ArrayRecord, *, draws: bool = True) -> None:
+        """Write the summary and the model of a run that has ended, and if it `draws`, the figure."""
         self.folder.write_json(self.folder.summary.name, report.summarize(self.settings, self.records, totals))
-        self.folder.write("accuracy.png", report.figure(self.settings, self.records))
+        if draws:
+            self.folder.write("accuracy.png", report.figure(self.settings, self.records))
         self.folder.write("model.npz", to_npz(arrays))
 
 

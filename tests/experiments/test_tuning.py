@@ -1,13 +1,19 @@
 """A study with [tune] tries each value with the first seed, and runs each method with its best one."""
 
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from experiments import study_report
 from experiments.__main__ import main
+from experiments.cell import run_cell
+from experiments.configuration import Cell
+from experiments.figures import pictures
 from experiments.plan import StudyError, StudyPlan, read_plan
 from experiments.results import read_csv
+from experiments.runner import Event, Finished, Workers
 
 STUDY = """
 title = "Rates"
@@ -135,8 +141,15 @@ def test_a_table_of_tuning_that_cannot_be_used_is_one_sentence(
 
 
 def test_a_study_is_tuned_run_and_continued_and_its_report_says_how(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def run_here(
+        _: Workers, cells: Sequence[Cell], data_dir: str, scratch: Path | None
+    ) -> Generator[Event, None, None]:
+        return (Finished(cell, run_cell(cell, data_dir, scratch)) for cell in cells)
+
+    monkeypatch.setattr(Workers, "run", run_here)
+    monkeypatch.setattr(study_report, "pictures", lambda study: [next(pictures(study))])
     plan_of(tmp_path)
     command = [str(tmp_path / "rates.toml"), "--out", str(tmp_path / "out"), "--workers", "1"]
     assert main(command) == 0

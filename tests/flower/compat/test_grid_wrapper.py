@@ -73,8 +73,8 @@ class Link(LocalGrid):
 
 
 def evaluations(*nodes: int) -> list[Message]:
-    content = {"arrays": model(), "config": ConfigRecord({"server-round": 1})}
-    return [Message(RecordDict(content.copy()), node, "evaluate") for node in nodes]
+    config = ConfigRecord({"server-round": 1})
+    return [Message(RecordDict({"arrays": model(), "config": config}), node, "evaluate") for node in nodes]
 
 
 def test_replies_of_a_superlink_are_fetched_soon_after_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
