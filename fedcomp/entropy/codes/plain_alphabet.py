@@ -71,8 +71,8 @@ def plan(counts: Counts) -> SymbolWriter:
     if used.size == 1 or int(counts.sum()) * used.width <= entropy + MIN_OVERHEAD_BITS:
         return best
     best = min(best, coded(counts, 1), key=lambda plan: plan.bits)
-    if length == 1 or best.bits <= head_bits(used) + used.size**length + entropy:  # tuples take at least this many
-        return best
+    if length == 1 or best.bits <= _coded_bits(used, length, _expected(counts, used, length), int(entropy)):
+        return best  # tuples take at least this many
     return min(best, coded(counts, length), key=lambda plan: plan.bits)
 
 
@@ -91,14 +91,8 @@ def fixed(counts: Counts) -> SymbolWriter:
 def coded(counts: Counts, length: int) -> SymbolWriter:
     """Return the plan of all symbols that occur, in a Huffman code of tuples of `length` independent symbols."""
     used = SymbolSet(np.flatnonzero(counts), counts.size)
-    single = shares = counts[used.used] / counts.sum()
-    for _ in range(length - 1):
-        shares = np.multiply.outer(shares, single).ravel()
-    count = -(-int(counts.sum()) // length)
-    expected = count * shares
+    expected = _expected(counts, used, length)
     total = int(expected @ huffman.best_lengths(expected))
-    found = float(-np.expm1(-expected).sum())  # some tuples are too rare to occur
-    described = 4 * found + (shares.size if length > 1 else 0)
 
     def rest(symbols: Symbols) -> Iterator[bytes]:
         yield bytes([length])
@@ -112,8 +106,22 @@ def coded(counts: Counts, length: int) -> SymbolWriter:
             yield inner.write()
         yield huffman.write(inner.ranks(symbols, prefix_stream.BATCH), huffman.best_lengths(own), own)
 
-    bits = head_bits(used) + 8 + described + prefix_stream.head_bits(count, total) + total
-    return SymbolWriter(HUFFMAN, used, bits, rest)
+    return SymbolWriter(HUFFMAN, used, _coded_bits(used, length, expected, total), rest)
+
+
+def _expected(counts: Counts, used: SymbolSet, length: int) -> NDArray[np.float64]:
+    """Return how often each tuple of `length` symbols occurs, if they are independent."""
+    single = shares = counts[used.used] / counts.sum()
+    for _ in range(length - 1):
+        shares = np.multiply.outer(shares, single).ravel()
+    return -(-int(counts.sum()) // length) * shares
+
+
+def _coded_bits(used: SymbolSet, length: int, expected: NDArray[np.float64], total: int) -> float:
+    """Return the bits of a stream in Huffman code whose codewords take `total` bits."""
+    found = float(-np.expm1(-expected).sum())  # some tuples are too rare to occur
+    described = 4 * found + (expected.size if length > 1 else 0)
+    return head_bits(used) + 8 + described + prefix_stream.head_bits(round(expected.sum()), total) + total
 
 
 def head_bits(used: SymbolSet) -> int:
