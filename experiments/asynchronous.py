@@ -136,27 +136,23 @@ def _settings(options: argparse.Namespace, mode: str, seed: int, folder: str) ->
     return settings, Speeds(*nodes, link.down_mbit_s, link.up_mbit_s, link.round_trip_ms / 1e3, seed)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("python -m experiments.asynchronous", "Rounds, and none.", model="mlp", partition="classes(2)")
-    add_training(parser, steps=4, batch_size=10)
-    parser.add_argument("--nodes", type=positive, default=50)
-    parser.add_argument("--fraction-train", type=float, default=0.2, help="of the nodes train at a time")
-    parser.add_argument("--modes", nargs="+", default=MODES, metavar="MODE")
-    parser.add_argument("--uplink", default="stc(density=0.02)")
-    parser.add_argument("--downlink", default="stc(density=0.02)")
-    parser.add_argument("--seconds", type=float, default=200.0, help="of virtual time")
-    parser.add_argument("--every", type=float, default=5.0, help="virtual seconds between evaluations")
-    parser.add_argument("--target", type=float, default=0.9, help="accuracy")
-    parser.add_argument("--compute", type=float, default=1.0, help="virtual seconds of an update")
-    parser.add_argument("--slow", type=float, default=0.1, help="the share of slow nodes")
-    parser.add_argument("--slowdown", type=float, default=10.0, help="times that a slow node takes longer")
-    parser.add_argument("--spread", type=float, default=0.2, help="of the times of one node")
-    parser.add_argument("--link", choices=sorted(BY_WORD), default="lte")
-    parser.add_argument("--seeds", type=positive, default=1)
-    return parser
-
-
-main = command(run, _parser())
+PARSER = new_parser("python -m experiments.asynchronous", "Rounds, and none.", model="mlp", partition="classes(2)")
+add_training(PARSER, steps=4, batch_size=10)
+PARSER.add_argument("--nodes", type=positive, default=50)
+PARSER.add_argument("--fraction-train", type=float, default=0.2, help="of the nodes train at a time")
+PARSER.add_argument("--modes", nargs="+", default=MODES, metavar="MODE")
+PARSER.add_argument("--uplink", default="stc(density=0.02)")
+PARSER.add_argument("--downlink", default="stc(density=0.02)")
+PARSER.add_argument("--seconds", type=float, default=200.0, help="of virtual time")
+PARSER.add_argument("--every", type=float, default=5.0, help="virtual seconds between evaluations")
+PARSER.add_argument("--target", type=float, default=0.9, help="accuracy")
+PARSER.add_argument("--compute", type=float, default=1.0, help="virtual seconds of an update")
+PARSER.add_argument("--slow", type=float, default=0.1, help="the share of slow nodes")
+PARSER.add_argument("--slowdown", type=float, default=10.0, help="times that a slow node takes longer")
+PARSER.add_argument("--spread", type=float, default=0.2, help="of the times of one node")
+PARSER.add_argument("--link", choices=sorted(BY_WORD), default="lte")
+PARSER.add_argument("--seeds", type=positive, default=1)
+main = command(run, PARSER)
 
 
 if __name__ == "__main__":

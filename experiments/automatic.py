@@ -94,14 +94,10 @@ def run(options: argparse.Namespace) -> None:
     print(table.to_markdown() if options.markdown else table.to_text())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("python -m experiments.automatic", __doc__)
-    parser.add_argument("tables", type=Path, nargs="+", metavar="CSV", help="results of the study, or of its parts")
-    parser.add_argument("--markdown", action="store_true", help="print Markdown")
-    return parser
-
-
-main = command(run, _parser())
+PARSER = new_parser("python -m experiments.automatic", __doc__)
+PARSER.add_argument("tables", type=Path, nargs="+", metavar="CSV", help="results of the study, or of its parts")
+PARSER.add_argument("--markdown", action="store_true", help="print Markdown")
+main = command(run, PARSER)
 
 
 if __name__ == "__main__":

@@ -155,24 +155,14 @@ def run(options: argparse.Namespace) -> None:
     print(f"figure: {options.out}", file=sys.stderr)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("fedcomp compare", __doc__)
-    parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUN", help="the folder of a run, such as runs/digits-001"
-    )
-    parser.add_argument(
-        "--target", type=float, help="an accuracy, 0 to 1 (the highest whole percent that all runs reach)"
-    )
-    parser.add_argument(
-        "--tables", choices=("text", "markdown", "latex"), default="text", help="how tables are printed"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs/compare.png"), metavar="FILE", help="the figure: .png, .svg or .pdf"
-    )
-    return parser
-
-
-main = command(run, _parser())
+PARSER = new_parser("fedcomp compare", __doc__)
+PARSER.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the folder of a run, such as runs/digits-001")
+PARSER.add_argument("--target", type=float, help="an accuracy, 0 to 1 (the highest whole percent that all runs reach)")
+PARSER.add_argument("--tables", choices=("text", "markdown", "latex"), default="text", help="how tables are printed")
+PARSER.add_argument(
+    "--out", type=Path, default=Path("runs/compare.png"), metavar="FILE", help="the figure: .png, .svg or .pdf"
+)
+main = command(run, PARSER)
 
 
 if __name__ == "__main__":

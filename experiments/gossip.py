@@ -192,27 +192,23 @@ def _numbers(rows: Sequence[Row]) -> str:
     return f"{accuracy:>12}{100 * worst:>7.1f}{distance:>10.3f}{ratio:>11.1f}x"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("python -m experiments.gossip", "Train without a server.", model="mlp")
-    add_training(parser, steps=2, batch_size=32)
-    parser.add_argument("--nodes", type=positive, default=8)
-    parser.add_argument(
-        "--topology", default="ring()", help="ring(), torus(), exponential(), complete() or edges([[0, 1], ...])"
-    )
-    parser.add_argument("--partitions", nargs="+", default=PARTITIONS, metavar="PARTITION")
-    parser.add_argument("--training", nargs="+", default=("",), metavar="PLAN", help="plug-ins of fedcomp.training")
-    parser.add_argument(
-        "--methods", nargs="+", default=METHODS, metavar="METHOD", help="a step_size that is not named is found"
-    )
-    parser.add_argument("--rounds", type=positive, default=100)
-    parser.add_argument("--evaluate-every", type=positive, default=10)
-    parser.add_argument("--momentum", type=float, default=0.0)
-    parser.add_argument("--quasi-global", action="store_true", help="take the momentum from what mixing did, too")
-    parser.add_argument("--seeds", type=positive, default=1)
-    return parser
-
-
-main = command(run_all, _parser())
+PARSER = new_parser("python -m experiments.gossip", "Train without a server.", model="mlp")
+add_training(PARSER, steps=2, batch_size=32)
+PARSER.add_argument("--nodes", type=positive, default=8)
+PARSER.add_argument(
+    "--topology", default="ring()", help="ring(), torus(), exponential(), complete() or edges([[0, 1], ...])"
+)
+PARSER.add_argument("--partitions", nargs="+", default=PARTITIONS, metavar="PARTITION")
+PARSER.add_argument("--training", nargs="+", default=("",), metavar="PLAN", help="plug-ins of fedcomp.training")
+PARSER.add_argument(
+    "--methods", nargs="+", default=METHODS, metavar="METHOD", help="a step_size that is not named is found"
+)
+PARSER.add_argument("--rounds", type=positive, default=100)
+PARSER.add_argument("--evaluate-every", type=positive, default=10)
+PARSER.add_argument("--momentum", type=float, default=0.0)
+PARSER.add_argument("--quasi-global", action="store_true", help="take the momentum from what mixing did, too")
+PARSER.add_argument("--seeds", type=positive, default=1)
+main = command(run_all, PARSER)
 
 
 if __name__ == "__main__":

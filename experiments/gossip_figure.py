@@ -70,14 +70,10 @@ def run(options: argparse.Namespace) -> None:
     write(figure_of(table), options.figure)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("python -m experiments.gossip_figure", "Draw consensus distances.")
-    parser.add_argument("rows", nargs="+", type=Path, help="files of experiments.gossip --out")
-    parser.add_argument("figure", type=Path, help="a name that ends in .png, .svg or .pdf")
-    return parser
-
-
-main = command(run, _parser())
+PARSER = new_parser("python -m experiments.gossip_figure", "Draw consensus distances.")
+PARSER.add_argument("rows", nargs="+", type=Path, help="files of experiments.gossip --out")
+PARSER.add_argument("figure", type=Path, help="a name that ends in .png, .svg or .pdf")
+main = command(run, PARSER)
 
 
 if __name__ == "__main__":

@@ -180,20 +180,14 @@ def _report(folder: Path, options: argparse.Namespace) -> None:
     print(f"{options.rounds} rounds; the models are {distance:.3f} from their mean")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = new_parser(
-        "python -m experiments.gossip_processes", "A process a node.", model="mlp", partition="skewed(0.6)"
-    )
-    parser.add_argument("--nodes", type=positive, default=4)
-    parser.add_argument("--rounds", type=positive, default=60)
-    parser.add_argument("--topology", default="ring()")
-    parser.add_argument("--method", default="choco(eden(bits=2), step_size=1.0)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, help="keeps keys, settings and states; a second run continues from them")
-    return parser
-
-
-main = command(run, _parser())
+PARSER = new_parser("python -m experiments.gossip_processes", "A process a node.", model="mlp", partition="skewed(0.6)")
+PARSER.add_argument("--nodes", type=positive, default=4)
+PARSER.add_argument("--rounds", type=positive, default=60)
+PARSER.add_argument("--topology", default="ring()")
+PARSER.add_argument("--method", default="choco(eden(bits=2), step_size=1.0)")
+PARSER.add_argument("--seed", type=int, default=0)
+PARSER.add_argument("--folder", type=Path, help="keeps keys, settings and states; a second run continues from them")
+main = command(run, PARSER)
 
 
 if __name__ == "__main__":

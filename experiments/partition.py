@@ -113,22 +113,16 @@ def run(options: argparse.Namespace) -> None:
     print(f"figure: {options.out}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("fedcomp partition", __doc__)
-    parser.add_argument("--dataset", default="digits", help="a card in datasets/; embedded ones need no files")
-    parser.add_argument("--data-dir", default="", help="the folder with the dataset's files")
-    parser.add_argument(
-        "--partition", nargs="+", default=["classes(2)"], metavar="TEXT", help='such as "dirichlet(alpha=0.1)"'
-    )
-    parser.add_argument("--clients", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs/partition.png"), metavar="FILE", help=".png, .svg or .pdf"
-    )
-    return parser
-
-
-main = command(run, _parser())
+PARSER = new_parser("fedcomp partition", __doc__)
+PARSER.add_argument("--dataset", default="digits", help="a card in datasets/; embedded ones need no files")
+PARSER.add_argument("--data-dir", default="", help="the folder with the dataset's files")
+PARSER.add_argument(
+    "--partition", nargs="+", default=["classes(2)"], metavar="TEXT", help='such as "dirichlet(alpha=0.1)"'
+)
+PARSER.add_argument("--clients", type=int, default=100)
+PARSER.add_argument("--seed", type=int, default=0)
+PARSER.add_argument("--out", type=Path, default=Path("runs/partition.png"), metavar="FILE", help=".png, .svg or .pdf")
+main = command(run, PARSER)
 
 
 if __name__ == "__main__":

@@ -227,25 +227,19 @@ def _task(options: argparse.Namespace) -> SplitTask:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = new_parser(
-        "python -m experiments.split", "Train a model that is cut in two.", model="cnn", partition="iid()"
-    )
-    add_training(parser, steps=12, batch_size=32)
-    parser.add_argument("--layer", default="2", help="the last layer of the lower part")
-    parser.add_argument("--nodes", type=positive, default=4)
-    parser.add_argument("--samples", type=positive, help="of each node, at most; all if it is left out")
-    parser.add_argument("--lower-parts", choices=("averaged", "in-turn"), default="averaged")
-    parser.add_argument("--methods", nargs="+", default=METHODS, metavar="METHOD")
-    parser.add_argument("--rounds", type=positive, default=12)
-    parser.add_argument("--evaluate-every", type=positive, default=4)
-    parser.add_argument("--momentum", type=float, default=0.0)
-    parser.add_argument("--pretrain", type=positive, help="epochs in one process before, with the samples of all nodes")
-    parser.add_argument("--seed", type=int, default=0)
-    return parser
-
-
-main = command(run, _parser())
+PARSER = new_parser("python -m experiments.split", "Train a model that is cut in two.", model="cnn", partition="iid()")
+add_training(PARSER, steps=12, batch_size=32)
+PARSER.add_argument("--layer", default="2", help="the last layer of the lower part")
+PARSER.add_argument("--nodes", type=positive, default=4)
+PARSER.add_argument("--samples", type=positive, help="of each node, at most; all if it is left out")
+PARSER.add_argument("--lower-parts", choices=("averaged", "in-turn"), default="averaged")
+PARSER.add_argument("--methods", nargs="+", default=METHODS, metavar="METHOD")
+PARSER.add_argument("--rounds", type=positive, default=12)
+PARSER.add_argument("--evaluate-every", type=positive, default=4)
+PARSER.add_argument("--momentum", type=float, default=0.0)
+PARSER.add_argument("--pretrain", type=positive, help="epochs in one process before, with the samples of all nodes")
+PARSER.add_argument("--seed", type=int, default=0)
+main = command(run, PARSER)
 
 
 if __name__ == "__main__":
