@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from experiments.check import check_data, check_settings, uses_gpu
+from experiments.command import new_parser
 from experiments.configuration import Cell
 from experiments.environment import read_environment, write_environment
 from experiments.plan import StudyError, StudyPlan, read_plan
@@ -210,9 +211,7 @@ def _name(study: Path) -> str:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="fedcomp study", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser("fedcomp study", __doc__)
     parser.add_argument("study", type=Path, help="the study file, TOML")
     parser.add_argument("--data-dir", type=Path, help="the folder with the datasets' files; embedded ones need none")
     parser.add_argument("--out", type=Path, help="folder for results.csv and report.html (runs/studies/NAME)")

@@ -5,7 +5,6 @@
 It needs only the table of results, so it can be made again at any time.
 """
 
-import argparse
 import os
 import shlex
 import sys
@@ -18,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks.figure_file import FORMATS, write
 from experiments.axes import column_axis
+from experiments.command import new_parser
 from experiments.environment import environment, read_environment
 from experiments.figures import pictures
 from experiments.inline_svg import inline_svg
@@ -149,9 +149,7 @@ def _papers(study: Study) -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the report of a table of results; return 0."""
-    parser = argparse.ArgumentParser(
-        prog="fedcomp report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser("fedcomp report", __doc__)
     parser.add_argument("results", type=Path, help="the CSV file of a study")
     parser.add_argument("--out", type=Path, help="the page; by default next to the results, with .html instead of .csv")
     parser.add_argument("--title", help="by default the name of the results file")
