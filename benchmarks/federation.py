@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch.nn import functional
 
 import fedcomp
-from fedcomp.data import load, partition_train, read_card
+from clients.samples import own_card
+from fedcomp.data import load, partition_train
 from fedcomp.sync import Publisher, Reply, Subscriber, start_replica, weighted_mean
 from fedcomp.tasks import build_model, evaluate, input_shape, prepare
 from fedcomp.training import Plan, State, parse
 from fedcomp.wire import layout_of, parse_server_message, to_numpy
 
-CARDS = Path(__file__).resolve().parents[1] / "datasets"
 CLIENTS, PARTITION = 10, "stc(classes=2)"
 BATCH, STEPS, LEARNING_RATE = 32, 5, 0.1
 
@@ -37,7 +36,7 @@ def federation(device: torch.device, rounds: int, model_name: str = "mlp", train
 
     Every client trains on `device`, with the plug-ins of `training`, and its update is compressed there.
     """
-    card = read_card("digits", CARDS)
+    card = own_card("digits")
     data = load(card)
     shares = [
         (prepare(data.train.x[rows], card, device), torch.tensor(data.train.y[rows], device=device))

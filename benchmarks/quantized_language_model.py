@@ -10,18 +10,17 @@ the bytes are those of the arrays of `fedcomp.training.pack`.
 import argparse
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.measurement import print_table
-from fedcomp.data import Dataset, load, read_card
+from clients.samples import own_card
+from fedcomp.data import Dataset, load
 from fedcomp.tasks import build_model, evaluate, input_shape, prepare
 from fedcomp.training import Inference, pack, parse
 
-CARDS = Path(__file__).parents[1] / "datasets"
 RATE, BATCH_SIZE, TEST_BATCH_SIZE = 0.003, 64, 1000
 TRAININGS = (
     "",
@@ -98,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    dataset = load(read_card("sonnets", CARDS))
+    dataset = load(own_card("sonnets"))
     print_table("Characters of the test sonnets", list(rows(dataset, options.trainings, options.steps, options.seed)))
 
 

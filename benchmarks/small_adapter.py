@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -11,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedcomp.data import Split, load, read_card
+from clients.samples import own_card
+from fedcomp.data import Split, load
 
-CARDS = Path(__file__).parents[1] / "datasets"
 RANK, ALPHA = 32, 64
 WIDTH, HEADS, LAYERS, LENGTH = 128, 4, 2, 32
 BASE_POEMS, BASE_STEPS, BASE_BATCH, BASE_RATE = 40, 600, 64, 0.003
@@ -81,7 +80,7 @@ class SmallTraining:
 
     def __init__(self, nodes: int, seed: int = 0) -> None:
         """Train the weights of the model, freeze them, and put adapters around the layers of queries and values."""
-        dataset = load(read_card("sonnets", CARDS))
+        dataset = load(own_card("sonnets"))
         train, poem = _windows(dataset.train), torch.tensor(dataset.train.groups["sonnet"])
         own = poem >= BASE_POEMS
         self.parts = torch.tensor_split(train[own], nodes)

@@ -10,7 +10,6 @@ paper's is that of a ResNet-18.
 
 import argparse
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,11 +19,11 @@ from torch.nn import functional
 
 import fedcomp
 from benchmarks.measurement import print_table
-from fedcomp.data import Dataset, load, partition_train, read_card
+from clients.samples import own_card
+from fedcomp.data import Dataset, load, partition_train
 from fedcomp.tasks import build_model, input_shape, prepare
 from fedcomp.training import zerofl
 
-CARDS = Path(__file__).parents[1] / "datasets"
 CLIENTS, STEPS, BATCH, LEARNING_RATE = 100, 30, 20, 0.05
 PAPER = {
     (0.9, 0.0): 4.3, (0.9, 0.1): 2.3, (0.9, 0.2): 1.6,
@@ -105,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    dataset = load(read_card("fashion-mnist", CARDS), options.data_dir)
+    dataset = load(own_card("fashion-mnist"), options.data_dir)
     print_table("An update of a CNN for Fashion-MNIST", list(rows(dataset)))
 
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from clients.devices import available, pick_device
 from clients.plug_ins import check_plug_ins
-from experiments.configuration import ROOT, Cell
+from clients.samples import own_card
+from experiments.configuration import Cell
 from experiments.plan import StudyPlan
-from fedcomp.data import Card, load, partition_train, read_card
+from fedcomp.data import load, partition_train
 from fedcomp.flower import check_links
 from fedcomp.methods import parse
 from fedcomp.tasks import build_model, input_shape
@@ -24,7 +25,7 @@ def check_settings(plan: StudyPlan) -> None:
         text = {key: str(cell.settings[key]) for key in keys}
         key = "dataset"
         try:
-            card = _card(cell)
+            card = own_card(text["dataset"])
             key = "model"
             shape = input_shape(card)
             model = build_model(text["model"], shape, card.num_classes, 0)
@@ -55,7 +56,7 @@ def check_data(plan: StudyPlan, data_dir: str, log: Callable[[str], None]) -> No
     for cell in _first_of_each(plan, keys):
         key = "dataset"
         try:
-            card = _card(cell)
+            card = own_card(str(cell.settings["dataset"]))
             if not data_dir and not card.embedded and card.name not in asked:
                 asked.add(card.name)
                 log(f"{card.name}: no --data-dir; asking the Hugging Face hub")
@@ -78,7 +79,3 @@ def _first_of_each(plan: StudyPlan, keys: Sequence[str]) -> Iterable[Cell]:
     for cell in plan.cells:
         found.setdefault(tuple(cell.settings.get(key) for key in keys), cell)
     return found.values()
-
-
-def _card(cell: Cell) -> Card:
-    return read_card(str(cell.settings["dataset"]), ROOT / "datasets")

@@ -86,10 +86,11 @@ RULES = {
         fedcomp.entropy.codes.gamma fedcomp.entropy.codes.positions clients.app clients.local clients.samples
         deploy.run_config""",
     "benchmarks/gpu.py": "torch fedcomp fedcomp.tasks fedcomp.training",
-    "benchmarks/federation.py": "torch fedcomp fedcomp.data fedcomp.sync fedcomp.tasks fedcomp.training fedcomp.wire",
-    "benchmarks/quantized_language_model.py": "torch fedcomp.data fedcomp.tasks fedcomp.training",
+    "benchmarks/federation.py": """torch
+        fedcomp fedcomp.data fedcomp.sync fedcomp.tasks fedcomp.training fedcomp.wire clients.samples""",
+    "benchmarks/quantized_language_model.py": "torch fedcomp.data fedcomp.tasks fedcomp.training clients.samples",
     "benchmarks/packed_models.py": "torch fedcomp.tasks fedcomp.training",
-    "benchmarks/zerofl_uploads.py": "torch scipy fedcomp fedcomp.data fedcomp.tasks fedcomp.training",
+    "benchmarks/zerofl_uploads.py": "torch scipy fedcomp fedcomp.data fedcomp.tasks fedcomp.training clients.samples",
     "benchmarks/jumps.py": "numpy fedcomp fedcomp.sync fedcomp.sync.jumps fedcomp.wire",
     "benchmarks/hostile_bodies.py": "numpy fedcomp.sync fedcomp.wire tests",
     "benchmarks/large_server.py": "numpy flwr fedcomp fedcomp.flower fedcomp.flower.records fedcomp.wire",
