@@ -25,6 +25,7 @@ import psutil
 from deploy.federation import Federation
 from deploy.program import Program, signals_as_exits
 from deploy.run_config import ROOT, LaunchError
+from fedcomp.commands import new_parser
 from fedcomp.data import load, partition_train, read_card, write_own
 
 PARTS = ("fedcomp.warm.server", "flower-supernode", "flower-superexec", "flwr-clientapp")
@@ -138,9 +139,7 @@ def _lines(options: argparse.Namespace) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the sizes; return 0, or 2 after one sentence if they cannot be measured."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.footprint", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser("python -m benchmarks.footprint", __doc__)
     parser.add_argument("--python", type=Path, default=Path(sys.executable), help="of the node's environment")
     parser.add_argument("--cold", action="store_true", help="start each ClientApp anew, without `fedcomp warm`")
     parser.add_argument("--dataset", default="digits", help="a card in datasets/")

@@ -7,7 +7,6 @@ falls from 0.003 to 0 by half a cosine.  The perplexity is exp(mean cross-entrop
 the bytes are those of the arrays of `fedcomp.training.pack`.
 """
 
-import argparse
 import math
 from collections.abc import Iterator, Sequence
 
@@ -17,6 +16,7 @@ from torch.nn import functional
 
 from benchmarks.measurement import print_table
 from clients.samples import own_card
+from fedcomp.commands import new_parser
 from fedcomp.data import Dataset, load
 from fedcomp.tasks import build_model, evaluate, input_shape, prepare
 from fedcomp.training import Inference, pack, parse
@@ -85,11 +85,7 @@ def rows(dataset: Dataset, trainings: Sequence[str], steps: int, seed: int) -> I
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.quantized_language_model",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("python -m benchmarks.quantized_language_model", __doc__)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(

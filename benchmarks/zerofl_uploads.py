@@ -8,7 +8,6 @@ for each weight, with 32-bit values and indices, and all biases as they are.  A 
 paper's is that of a ResNet-18.
 """
 
-import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from torch.nn import functional
 import fedcomp
 from benchmarks.measurement import print_table
 from clients.samples import own_card
+from fedcomp.commands import new_parser
 from fedcomp.data import Dataset, load, partition_train
 from fedcomp.tasks import build_model, input_shape, prepare
 from fedcomp.training import zerofl
@@ -94,11 +94,7 @@ def rows(dataset: Dataset) -> Iterator[dict[str, object]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.zerofl_uploads",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("python -m benchmarks.zerofl_uploads", __doc__)
     parser.add_argument(
         "--data-dir", help="the folder with Fashion-MNIST; without it, it comes from the Hugging Face hub"
     )

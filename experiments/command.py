@@ -12,6 +12,7 @@ import torch
 
 from clients.samples import Samples, own_card, own_samples
 from experiments.results import write_text
+from fedcomp import commands
 from fedcomp.data import Card, DataError, load
 from fedcomp.errors import FedcompError
 from fedcomp.tasks import prepare
@@ -52,11 +53,7 @@ def command(run: Callable[[argparse.Namespace], int | None], parser: argparse.Ar
 
 def new_parser(prog: str, description: str | None, *, model: str = "", partition: str = "") -> argparse.ArgumentParser:
     """Return the parser of the command `prog`; with a `model` and a `partition`, it has the options of a task."""
-    parser = argparse.ArgumentParser(
-        prog=prog,
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = commands.new_parser(prog, description)
     if model:
         parser.add_argument("--dataset", default="digits")
         parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; digits needs none")

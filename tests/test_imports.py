@@ -36,6 +36,7 @@ RULES = {
     "fedcomp/gossip/": """numpy
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantized fedcomp.sync
         fedcomp.wire""",
+    "fedcomp/gossip/__main__.py": "fedcomp.commands fedcomp.errors",
     "fedcomp/gossip/peers/": "google grpc grpc_health grpc_reflection numpy fedcomp.core fedcomp.errors fedcomp.sync",
     "fedcomp/split/": """numpy torch
         fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.methods fedcomp.sync fedcomp.wire""",
@@ -44,6 +45,7 @@ RULES = {
     "fedcomp/flower/compat/lazy_array.py": "numpy flwr torch fedcomp.core fedcomp.wire",  # torch for its types alone
     "fedcomp/flower/training_state.py": "flwr torch fedcomp.wire",  # torch for its types alone
     "fedcomp/flower/split/": "numpy torch filelock flwr fedcomp.core fedcomp.errors fedcomp.split fedcomp.wire",
+    "fedcomp/data/__main__.py": "numpy fedcomp.commands",
     "fedcomp/data/": "numpy datasets flwr_datasets huggingface_hub sklearn fedcomp.core",
     "fedcomp/tasks/": "numpy torch fedcomp.core fedcomp.data",
     "fedcomp/training/": "numpy torch fedcomp.core fedcomp.wire",
@@ -73,10 +75,10 @@ RULES = {
     "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower.compat fedcomp.tasks
         clients.devices clients.plug_ins server.evaluate server.fit server.folder server.settings server.split""",
     "deploy/stop_report.py": "server.folder server.run_status",
-    "deploy/monitor/": """numpy prometheus_client rich fedcomp.core fedcomp.sync
+    "deploy/monitor/": """numpy prometheus_client rich fedcomp.commands fedcomp.core fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
-    "benchmarks/": """numpy torch flwr matplotlib pandas psutil seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data
-        fedcomp.flower fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
+    "benchmarks/": """numpy torch flwr matplotlib pandas psutil seaborn fedcomp fedcomp.commands fedcomp.compressor fedcomp.core
+        fedcomp.data fedcomp.flower fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
         deploy.federation deploy.program deploy.run_config""",
     "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync flwr fedcomp.flower.compat
         fedcomp.flower.client.client_state fedcomp.flower.client.context_store fedcomp.flower.client.state_folder""",
@@ -88,16 +90,18 @@ RULES = {
     "benchmarks/gpu.py": "torch fedcomp fedcomp.tasks fedcomp.training",
     "benchmarks/federation.py": """torch
         fedcomp fedcomp.data fedcomp.sync fedcomp.tasks fedcomp.training fedcomp.wire clients.samples""",
-    "benchmarks/quantized_language_model.py": "torch fedcomp.data fedcomp.tasks fedcomp.training clients.samples",
+    "benchmarks/quantized_language_model.py": """torch
+        fedcomp.commands fedcomp.data fedcomp.tasks fedcomp.training clients.samples""",
     "benchmarks/packed_models.py": "torch fedcomp.tasks fedcomp.training",
-    "benchmarks/zerofl_uploads.py": "torch scipy fedcomp fedcomp.data fedcomp.tasks fedcomp.training clients.samples",
+    "benchmarks/zerofl_uploads.py": """torch scipy fedcomp fedcomp.commands fedcomp.data fedcomp.tasks fedcomp.training
+        clients.samples""",
     "benchmarks/jumps.py": "numpy fedcomp fedcomp.sync fedcomp.sync.jumps fedcomp.wire",
     "benchmarks/hostile_bodies.py": "numpy fedcomp.sync fedcomp.wire tests",
     "benchmarks/large_server.py": "numpy flwr fedcomp fedcomp.flower fedcomp.flower.records fedcomp.wire",
     "experiments/": """numpy torch flwr filelock jinja2 joblib matplotlib pandas pydantic ray rich seaborn
         tomli_w
-        fedcomp.compressor fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.flower.split fedcomp.gossip
-        fedcomp.methods fedcomp.split fedcomp.sync fedcomp.tasks fedcomp.training
+        fedcomp.commands fedcomp.compressor fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.flower.split
+        fedcomp.gossip fedcomp.methods fedcomp.split fedcomp.sync fedcomp.tasks fedcomp.training
         clients.app clients.devices clients.local clients.plug_ins clients.samples
         server.app server.evaluate server.fit server.folder server.settings server.strategies
         deploy.environment deploy.keys deploy.monitor.snapshot

@@ -6,7 +6,6 @@ fedcomp monitor runs/digits-001 --prometheus 9400
 Keys: s sorts the nodes by another column; arrows, space and b scroll; g and G go to the first and the last; q ends.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from rich.live import Live
 from deploy.monitor.keyboard import keyboard
 from deploy.monitor.snapshot import MonitorError, RunSnapshot, read_run
 from deploy.monitor.tui import Position, most_above, render
+from fedcomp.commands import new_parser
 from server.run_status import RUNNING
 
 POLL_S = 1.0
@@ -54,9 +54,7 @@ class _Reader:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0, 1 after one sentence for a folder that is no run, or 130 for Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="fedcomp monitor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser("fedcomp monitor", __doc__)
     parser.add_argument("folder", type=Path, help="the run's folder, such as runs/digits-001")
     parser.add_argument("--once", action="store_true", help="print the current state, and exit")
     parser.add_argument("--prometheus", type=int, metavar="PORT", help="serve metrics to Prometheus on this port")

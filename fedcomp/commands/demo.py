@@ -6,10 +6,10 @@
 It needs numpy and Flower alone: its data is made by code.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 
+from fedcomp.commands import new_parser
 from fedcomp.flower.demo import report
 
 METHODS = ("auto()", "eden(bits=1)", "stc(density=0.04)")
@@ -18,9 +18,7 @@ ROUNDS = 30
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each run.  Return 0, or 1 after one sentence about what is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="fedcomp demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser("fedcomp demo", __doc__)
     parser.add_argument(
         "methods", nargs="*", default=METHODS, metavar="METHOD", help=f"both ways (default: {' '.join(METHODS)})"
     )

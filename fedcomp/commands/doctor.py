@@ -4,7 +4,6 @@ fedcomp doctor                                                         # this ma
 fedcomp doctor superlink.example:9092 --root-certificates ca.pem       # and the way to a SuperLink
 """
 
-import argparse
 import json
 import os
 import platform
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcomp import __version__
+from fedcomp.commands import new_parser
 from fedcomp.versions import unsupported_flower
 
 OK, NOTE, FAILED = "ok", "note", "FAILED"
@@ -149,9 +149,7 @@ def _answer(connection: socket.socket) -> int | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each check; return 0, or 1 if one failed."""
-    parser = argparse.ArgumentParser(
-        prog="fedcomp doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser("fedcomp doctor", __doc__)
     parser.add_argument(
         "address", nargs="?", metavar="HOST:PORT", help="of a SuperLink: that of its Fleet API for nodes, 9092"
     )

@@ -3,7 +3,6 @@
 fedcomp export runs/digits-001/model.npz model.safetensors
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,14 +12,13 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save
 
+from fedcomp.commands import new_parser
 from fedcomp.core import write_atomically
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the file.  Return 0, or 1 after one sentence about what is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="fedcomp export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser("fedcomp export", __doc__)
     parser.add_argument("model", type=Path, metavar="MODEL.npz", help="named arrays, as a run's folder holds them")
     parser.add_argument("out", type=Path, metavar="OUT.safetensors")
     options = parser.parse_args(arguments)

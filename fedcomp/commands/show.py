@@ -4,11 +4,11 @@ fedcomp show update.frame
 fedcomp show - < update.frame
 """
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fedcomp.commands import new_parser
 from fedcomp.errors import FedcompError, TruncatedError, UnknownFormatError
 from fedcomp.quantized import Steps, Ternary
 from fedcomp.sync import from_key_frame, layout_in, split_payload
@@ -172,9 +172,7 @@ def _payload_fields(frame: Frame, layout: Layout | None) -> Iterator[Field]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the description of a file.  Return 0, or 1 after one sentence about what is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="fedcomp show", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser("fedcomp show", __doc__)
     parser.add_argument("file", metavar="FILE", help="a file of frames or of a server message; - is the standard input")
     name: str = parser.parse_args(arguments).file
     try:

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from fedcomp.commands import new_parser
 from fedcomp.warm import install, unsupported
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Become the program; exit with 2, after one sentence, if there is none of that name."""
-    parser = argparse.ArgumentParser(
-        prog="fedcomp warm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser("fedcomp warm", __doc__)
     parser.add_argument("program", help="a program of Flower, such as flower-supernode")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="of the program")
     options = parser.parse_args(arguments)

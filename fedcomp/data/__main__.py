@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedcomp.commands import new_parser
 from fedcomp.data.card import Card
 from fedcomp.data.formats import read_npz
 from fedcomp.data.load import load
@@ -80,9 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="fedcomp data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser("fedcomp data", __doc__)
     kinds = parser.add_subparsers(dest="what", required=True, metavar="share|pack|check")
     sharing = kinds.add_parser("share", help="divide a known dataset, one folder for each node")
     packing = kinds.add_parser("pack", help="write a device's own arrays")

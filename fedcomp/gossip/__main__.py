@@ -3,7 +3,6 @@
 fedcomp gossip node.toml
 """
 
-import argparse
 import logging
 import signal
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcomp.commands import new_parser
 from fedcomp.errors import CorruptError
 from fedcomp.gossip.peers import RefusedError, read_settings, run
 
@@ -19,9 +19,7 @@ REFUSED, INTERRUPTED, TERMINATED = 2, 130, 143
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0, 2 after one sentence if the node cannot run, or 130 for Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="fedcomp gossip", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser("fedcomp gossip", __doc__)
     parser.add_argument(
         "settings", type=Path, help="the TOML file of the node; docs/how-to/gossip.md lists the settings"
     )
