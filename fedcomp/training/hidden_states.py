@@ -1,7 +1,7 @@
 """Recurrent layers step by step, with a function of each hidden state: torch's own layers do not expose these states."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import cast
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
-from fedcomp.training.layer_inputs import replaced_forward
+from fedcomp.training.layer_inputs import replaced_forwards
 
 Change = Callable[[Tensor], Tensor]
 """A function of a hidden state (N, H); the next step, the next layer and the output get its result instead."""
@@ -18,12 +18,9 @@ States = tuple[Tensor, ...]
 """The hidden state, and for an LSTM also the cell state."""
 
 
-def changed_states(layers: Iterable[nn.RNNBase], change: Change) -> ExitStack:
+def changed_states(layers: Iterable[nn.RNNBase], change: Change) -> AbstractContextManager[None]:
     """Return a context in which the hidden states of recurrent layers are changed in each step; cell states stay."""
-    with ExitStack() as stack:
-        for layer in layers:
-            stack.enter_context(replaced_forward(layer, partial(recurrent, layer, change)))
-        return stack.pop_all()
+    return replaced_forwards((layer, partial(recurrent, layer, change)) for layer in layers)
 
 
 def recurrent(

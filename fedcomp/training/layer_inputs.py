@@ -40,17 +40,17 @@ def changed_inputs(layers: Iterable[nn.Module], change: ChangeInput) -> ExitStac
 
 
 @contextmanager
-def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Generator[None]:
-    """Return a context in which the module calls `forward` instead of its own, which is restored afterwards."""
-    before = vars(module).get("forward")
-    vars(module)["forward"] = forward
-    try:
+def replaced_forwards(forwards: Iterable[tuple[nn.Module, Callable[..., Any]]]) -> Generator[None]:
+    """Return a context in which each module calls the given function instead of its `forward`, which is restored afterwards."""
+    with ExitStack() as stack:
+        for module, forward in forwards:
+            own = vars(module)
+            if "forward" in own:
+                stack.callback(own.update, forward=own["forward"])
+            else:
+                stack.callback(own.pop, "forward")
+            own["forward"] = forward
         yield
-    finally:
-        if before is None:
-            del vars(module)["forward"]
-        else:
-            vars(module)["forward"] = before
 
 
 def _hook(

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from fedcomp.training.layer_inputs import replaced_forward
+from fedcomp.training.layer_inputs import replaced_forwards
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
@@ -16,12 +16,9 @@ CHUNKS = 16
 """The range of a channel is the mean of the ranges of this number of equal parts of its values."""
 
 
-def normalized_by_ranges(layers: Iterable[BatchNorm]) -> ExitStack:
+def normalized_by_ranges(layers: Iterable[BatchNorm]) -> AbstractContextManager[None]:
     """Return a context in which layers of batch normalization divide by `range_deviation` instead of by a deviation."""
-    with ExitStack() as stack:
-        for layer in layers:
-            stack.enter_context(replaced_forward(layer, partial(range_batch_norm, layer, layer.forward)))
-        return stack.pop_all()
+    return replaced_forwards((layer, partial(range_batch_norm, layer, layer.forward)) for layer in layers)
 
 
 def range_deviation(values: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ A plug-in that stores inputs of layers in another form uses `replacing` in its `
 """
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import Node, get_gradient_edge
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
-from fedcomp.training.layer_inputs import replaced_forward
+from fedcomp.training.layer_inputs import replaced_forwards
 from fedcomp.training.model_checks import named_modules
 
 Restore = Callable[[], Tensor]
@@ -108,11 +108,9 @@ def replacing(
             called(name, module, output)
         return output
 
-    with ExitStack() as stack:
-        for name, module in modules.items():
-            # In place of hooks: those of other plug-ins may change the input, and have run by the time of this call.
-            stack.enter_context(replaced_forward(module, partial(call, name, module, module.forward)))
-        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(pack, lambda restore: restore()))
+    # In place of hooks: those of other plug-ins may change the input, and have run by the time of this call.
+    forwards = ((module, partial(call, name, module, module.forward)) for name, module in modules.items())
+    with replaced_forwards(forwards), torch.autograd.graph.saved_tensors_hooks(pack, lambda restore: restore()):
         yield
 
 
