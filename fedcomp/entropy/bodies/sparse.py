@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core import Vector, check_choice
+from fedcomp.core import Vector
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import alphabet, positions, values
@@ -20,13 +20,8 @@ SEED = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
-class SparseValues:
+class SparseValues(positions.ChosenPositions):
     """Each value in the smallest format that holds it.  `positions` is the encoder's choice; any instance decodes."""
-
-    positions: str = positions.SMALLEST
-
-    def __post_init__(self) -> None:
-        check_choice("positions", self.positions, positions.CHOICES)
 
     def encode(self, value: Sparse, /) -> bytes:
         """Return the body: n, k, positions (`positions.py`), values (`values.py`)."""
@@ -43,13 +38,8 @@ class SparseValues:
 
 
 @dataclass(frozen=True, slots=True)
-class SparseLevelsCode:
+class SparseLevelsCode(positions.ChosenPositions):
     """Sparse levels.  `positions`, one of `positions.CHOICES`, is the encoder's choice; any instance decodes."""
-
-    positions: str = positions.SMALLEST
-
-    def __post_init__(self) -> None:
-        check_choice("positions", self.positions, positions.CHOICES)
 
     def encode(self, value: SparseLevels, /) -> bytes:
         """Return the body: n, k, the magnitudes, positions, signs and, if there are two magnitudes or more, levels."""

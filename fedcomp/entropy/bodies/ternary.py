@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core import check_choice
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.bodies.golomb import read_head, write_head
@@ -13,16 +12,11 @@ from fedcomp.quantized import Ternary
 
 
 @dataclass(frozen=True, slots=True)
-class TernaryCode:
+class TernaryCode(positions.ChosenPositions):
     """Ternary vectors.  `positions`, one of `positions.CHOICES`, is the encoder's choice; any instance decodes.
 
     On updates of real models, whose kept entries form clusters, it is smaller than any Golomb code.
     """
-
-    positions: str = positions.SMALLEST
-
-    def __post_init__(self) -> None:
-        check_choice("positions", self.positions, positions.CHOICES)
 
     def encode(self, value: Ternary, /) -> bytes:
         """Return the body: n, k, magnitude, positions (`positions.py`), signs."""

@@ -30,6 +30,16 @@ CHOICES = {SMALLEST: tuple(KINDS.values()), BOUNDED: (GOLOMB, BITMAP, DELTA)} | 
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenPositions:
+    """A code of kept entries.  `positions`, one of `CHOICES`, is the encoder's choice; any instance decodes."""
+
+    positions: str = SMALLEST
+
+    def __post_init__(self) -> None:
+        check_choice("positions", self.positions, CHOICES)
+
+
 class Measured(Protocol):
     """Positions of one kind, of known size, ready to be written."""
 
