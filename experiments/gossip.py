@@ -40,10 +40,10 @@ from fedcomp.gossip import (
     DeepSqueeze,
     Network,
     Topology,
-    find_step_size,
     parse_method,
     parse_topology,
     quasi_global_momentum,
+    with_step_size,
 )
 from fedcomp.sync import derive_seed
 from fedcomp.tasks import build_model, evaluate, input_shape
@@ -150,10 +150,10 @@ def run_all(options: argparse.Namespace) -> None:
         if options.quasi_global and not options.momentum:
             raise ValueError("--quasi-global is given, and --momentum is 0; a momentum above 0 is needed")
         check_out(options.out)
-        found = {
-            (str(training), method): _with_step_size(topology, _model(options, card, training, 0), method)
-            for training, method in product(plans, methods)
-        }
+        found: dict[tuple[str, Choco | DeepSqueeze], Choco | DeepSqueeze] = {}
+        for training, method in product(plans, methods):
+            first = {name: t.numpy() for name, t in _model(options, card, training, 0).state_dict().items()}
+            found[str(training), method] = with_step_size(topology, method, Network.shapes(first))
     print(
         f"{options.nodes} nodes, {options.topology}, spectral gap {topology.spectral_gap:.3f}; {options.rounds} rounds\n"
     )
@@ -174,13 +174,6 @@ def run_all(options: argparse.Namespace) -> None:
         if last:
             print(names + _numbers(last), flush=True)
         save(rows, options.out)
-
-
-def _with_step_size(topology: Topology, model: torch.nn.Module, method: Choco | DeepSqueeze) -> Choco | DeepSqueeze:
-    """Return `method` with the step size that it names, or that a network of such models finds."""
-    if method.step_size is not None:
-        return method
-    return find_step_size(topology, method, Network.shapes({name: t.numpy() for name, t in model.state_dict().items()}))
 
 
 def _numbers(rows: Sequence[Row]) -> str:

@@ -6,7 +6,7 @@ from fedcomp.gossip.momentum import quasi_global_momentum
 from fedcomp.gossip.network import Exchanged, Network
 from fedcomp.gossip.nodes import Method, Node
 from fedcomp.gossip.parsing import parse_method
-from fedcomp.gossip.step_size import find_step_size
+from fedcomp.gossip.step_size import find_step_size, with_step_size
 from fedcomp.gossip.topology import TOPOLOGIES, Topology, parse_topology
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "parse_method",
     "parse_topology",
     "quasi_global_momentum",
+    "with_step_size",
 ]
