@@ -15,8 +15,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise, product
+from operator import sub
 from pathlib import Path
 from statistics import median
 from typing import Self
@@ -47,12 +48,7 @@ class Spent:
     superlink_s: float
 
     def __sub__(self, other: Self) -> "Spent":
-        return Spent(
-            self.up_bytes - other.up_bytes,
-            self.down_bytes - other.down_bytes,
-            self.node_s - other.node_s,
-            self.superlink_s - other.superlink_s,
-        )
+        return Spent(*map(sub, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,12 +51,6 @@ def trained(dataset: Dataset, sparsity: float, mask_ratio: float, upload: str) -
     return before, {name: weight.detach() for name, weight in model.named_parameters()}
 
 
-def frame_bytes(before: Weights, after: Weights) -> int:
-    """Return the bytes of the change as the uplink encodes it."""
-    change = torch.cat([(after[name] - before[name]).flatten() for name in before]).numpy()
-    return len(UPLINK.encode(change, UPLINK.init(len(change)))[0])
-
-
 def csr_bytes(tensors: Weights) -> int:
     """Return the size in bytes: matrices as CSR arrays, other tensors as float32."""
     size = 0
@@ -74,12 +68,10 @@ def rows(dataset: Dataset) -> Iterator[dict[str, object]]:
     for upload in ("weights", "diff-on-weights", "weights-diff"):
         for (sparsity, mask_ratio), paper in PAPER.items():
             before, after = trained(dataset, sparsity, mask_ratio, upload)
-            up = after if upload == "weights" else {name: after[name] - before[name] for name in after}
-            dense, frame, csr = (
-                sum(weight.nbytes for weight in after.values()),
-                frame_bytes(before, after),
-                csr_bytes(up),
-            )
+            changes = {name: after[name] - before[name] for name in after}
+            change = torch.cat([each.flatten() for each in changes.values()]).numpy()
+            dense, frame = change.nbytes, len(UPLINK.encode(change, UPLINK.init(len(change)))[0])
+            csr = csr_bytes(after if upload == "weights" else changes)
             yield {
                 "sparsity": sparsity,
                 "upload": upload,
