@@ -106,15 +106,9 @@ def read(reader: ByteReader, n: int, k: int) -> Indices:
         if k != n:
             raise CorruptError(f"positions of all {n} entries; {k} are kept")
         return np.arange(n)
-    if kind == GOLOMB:
-        return golomb_positions.read(reader, n, k)
-    if kind == BITMAP:
-        return _read_bitmap(reader, n, k)
-    if kind == DELTA:
-        return delta_keys.read(reader, n, k)
-    if kind == GAMMA:
-        return gamma_positions.read(reader, n, k)
-    raise CorruptError(f"positions of kind {kind}; {ALL} to {GAMMA} are known")
+    if kind not in READERS:
+        raise CorruptError(f"positions of kind {kind}; {ALL} to {GAMMA} are known")
+    return READERS[kind](reader, n, k)
 
 
 def _read_bitmap(reader: ByteReader, n: int, k: int) -> Indices:
@@ -130,3 +124,7 @@ def _read_bitmap(reader: ByteReader, n: int, k: int) -> Indices:
         np.add(hits, block * BLOCK_ENTRIES, out=indices[done : done + hits.size])
         done += hits.size
     return indices
+
+
+READERS = {GOLOMB: golomb_positions.read, BITMAP: _read_bitmap, DELTA: delta_keys.read, GAMMA: gamma_positions.read}
+"""Kind -> reader of the stream that follows its number."""
