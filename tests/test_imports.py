@@ -44,7 +44,7 @@ RULES = {
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/flower/compat/lazy_array.py": "numpy flwr torch fedcomp.core fedcomp.wire",  # torch for its types alone
     "fedcomp/flower/training_state.py": "flwr torch fedcomp.wire",  # torch for its types alone
-    "fedcomp/flower/split/": "numpy torch filelock flwr fedcomp.core fedcomp.errors fedcomp.split fedcomp.wire",
+    "fedcomp/flower/split/": "torch filelock flwr fedcomp.core fedcomp.errors fedcomp.split fedcomp.wire",
     "fedcomp/data/__main__.py": "numpy fedcomp.commands",
     "fedcomp/data/": "numpy datasets flwr_datasets huggingface_hub sklearn fedcomp.core",
     "fedcomp/tasks/": "numpy torch fedcomp.core fedcomp.data",

@@ -7,7 +7,6 @@ from logging import WARNING
 from pathlib import Path
 from typing import Self
 
-import numpy as np
 from filelock import FileLock
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 
@@ -15,7 +14,7 @@ from fedcomp.core import Arrays, below, from_json, make_folder, octets, read_arc
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower.client.kept_state import SPLIT_KEY
 from fedcomp.flower.client.store import state_folder
-from fedcomp.flower.client.stored_array import STYPE
+from fedcomp.flower.client.stored_array import STYPE, restored
 from fedcomp.flower.compat import log
 from fedcomp.split import ActivationMemory, SplitState
 from fedcomp.wire import parse_single_frame
@@ -36,10 +35,7 @@ class ContextState:
         """Return the state of a training; an empty one if there is none, or if it is damaged."""
         records = self._records
         try:
-            arrays = {
-                name: np.frombuffer(bytearray(array.data), array.dtype).reshape(array.shape)
-                for name, array in records.array_records[KEY].items()
-            }
+            arrays: Arrays = {name: restored(array) for name, array in records.array_records[KEY].items()}
             plain = json.loads(str(records.config_records[PLAIN]["json"]))
             memory = ActivationMemory(row_size)
             memory.put(arrays["ids"], arrays["rows"].reshape(len(arrays["ids"]), row_size))

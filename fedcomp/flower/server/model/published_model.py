@@ -15,7 +15,7 @@ from fedcomp.flower.compat import log, step_from, to_record
 from fedcomp.flower.server.rounds.aggregation import Change
 from fedcomp.flower.strategies.reply_use import starts_from_published
 from fedcomp.sync import UNKNOWN_VERSION, Publisher, start_replica
-from fedcomp.wire import BFLOAT16, bfloat16_to_float32, check_ties, layout_of, probable_ties
+from fedcomp.wire import BFLOAT16, check_ties, layout_of, probable_ties
 
 MAX_TIES_LOGGED = 3
 """The most groups of equal tensors in one log line."""
@@ -125,9 +125,8 @@ class PublishedModel:
     def _renew(self) -> None:
         replica = self.publisher.replica
         arrays = replica.arrays()
-        plain = {name: bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for name, a in arrays.items()}
-        self.inner = self.public = to_record(plain)
-        if self.local or any(plain[name] is not array for name, array in arrays.items()):
+        self.inner = self.public = records.model_record(arrays)
+        if self.local or any(array.dtype == BFLOAT16 for array in arrays.values()):
             whole = arrays | self.local
             self.public = to_record({tensor.name: whole[tensor.name] for tensor in replica.layout.tensors})
 
