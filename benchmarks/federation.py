@@ -31,7 +31,7 @@ class Result:
     digest: int
 
 
-def federation(device: torch.device, rounds: int, model_name: str = "mlp", training: str = "") -> Result:
+def federation(device: torch.device, rounds: int, training: str = "") -> Result:
     """Train on the digits of scikit-learn in all of `rounds` rounds of 10 clients, which have two classes each.
 
     Every client trains on `device`, with the plug-ins of `training`, and its update is compressed there.
@@ -43,7 +43,7 @@ def federation(device: torch.device, rounds: int, model_name: str = "mlp", train
         for rows in partition_train(data, PARTITION, CLIENTS, 0)
     ]
     plan, states = parse(training), dict[int, State]()
-    model = plan.prepare(build_model(model_name, input_shape(card), card.num_classes, 0), 0).to(device)
+    model = plan.prepare(build_model("mlp", input_shape(card), card.num_classes, 0), 0).to(device)
     arrays = {name: to_numpy(tensor) for name, tensor in model.state_dict().items()}
     publisher = Publisher.begin(start_replica(layout_of(arrays), arrays))
     uplink, downlink = fedcomp.stc(density=0.01), fedcomp.stc(density=0.05)

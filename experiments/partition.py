@@ -26,8 +26,6 @@ from fedcomp.data import Spread, load, parse_partition, partition_train, spread
 
 MAX_COLUMNS = 3
 """The most partitions in one row of the figure."""
-
-
 COLUMN_SPACE = 8
 """The least width of a column: heads and numbers stand apart."""
 

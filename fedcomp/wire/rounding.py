@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import check_int
+from fedcomp.core import MAX_FLOAT32, check_int
 from fedcomp.quantized import UNIT
 from fedcomp.wire.layout import layout_of
 
 MIN_BITS, MAX_BITS = 2, 16
-MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def rounded(arrays: Mapping[str, NDArray[Any]], bits: int) -> dict[str, NDArray[Any]]:
