@@ -29,13 +29,12 @@ class IsolatedRandom:
     def used(self) -> Generator[None, None, None]:
         """Let the module continue from this position inside the context; afterwards it is where it was."""
         self.hold()
-        outside = random.getstate()
-        random.setstate(self.state)
-        try:
-            yield
-        finally:
-            self.state = random.getstate()
-            random.setstate(outside)
+        with _restored():
+            random.setstate(self.state)
+            try:
+                yield
+            finally:
+                self.state = random.getstate()
 
 
 class RngPreservingGrid(GridWrapper):
