@@ -10,6 +10,7 @@ import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from logging import ERROR, getLogger
 
 import numpy as np
@@ -173,7 +174,8 @@ def run(options: argparse.Namespace) -> None:
     """Print a line for each method."""
     torch.set_num_threads(1)
     with usage():
-        methods = {text: parse_setting("method", text, _method) for text in options.methods}
+        build_method = partial(build, makers=MAKERS, noun="method", nested=COMPRESSORS)
+        methods = {text: parse_setting("method", text, build_method) for text in options.methods}
         task = _task(options)
         for method in methods.values():
             if isinstance(method, SplitMethod):
@@ -193,10 +195,6 @@ def run(options: argparse.Namespace) -> None:
         megabytes = "".join(f"{each / 1e6:>9.2f} MB" for each in (up, first, down, weights))
         print(f"{text:<38}{100 * rows[-1]['accuracy']:>9.1f}{megabytes}{dense / (up + down):>11.1f}x", flush=True)
         save(rows, options.out)
-
-
-def _method(text: str) -> SplitMethod | Federated:
-    return build(text, MAKERS, "method", COMPRESSORS)
 
 
 def _task(options: argparse.Namespace) -> SplitTask:
