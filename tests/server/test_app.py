@@ -27,6 +27,7 @@ from server.fit import CARDS
 from server.nodes import wait_for_nodes
 from server.settings import SettingsError
 from server.strategies import STRATEGIES
+from tests.flower.superlink_grid import SuperLinkGrid
 
 Config = dict[str, Any]
 NODES = 5
@@ -55,6 +56,10 @@ def drawn(config: Config, tmp_path: Path) -> Config:
 def short(drawn: Config, undrawn: None) -> Config:
     """The same run, with an empty picture."""
     return drawn
+
+
+def test_over_a_superlink_no_round_waits_three_seconds_for_its_replies(short: Config) -> None:
+    run(short, SuperLinkGrid(client_app, NODES, short))
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

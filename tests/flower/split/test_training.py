@@ -19,6 +19,7 @@ from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.split import LowerParts, SplitClient, SplitTraining
 from fedcomp.split import SplitSettings, cut, weights_of
 from tests.flower.split.app import SETTINGS, Run, client_app, grid, start
+from tests.flower.superlink_grid import SuperLinkGrid
 from tests.split.pair import Pair, model, samples
 
 SHARED = nn.Linear(4, 6)
@@ -59,6 +60,13 @@ def test_one_node_trains_as_without_a_grid() -> None:
     run.training.run(LocalGrid(app, 1), num_rounds=3)
     pair.run(rounds=3)
     assert run.bits() == pair.bits()
+
+
+def test_over_a_superlink_no_batch_waits_three_seconds_for_its_answer() -> None:
+    run = Run()
+    app = client_app(lambda context: (cut(model(seed=9), "1")[0], *samples()))
+    run.training.run(SuperLinkGrid(app, 2), num_rounds=1)
+    assert run.training.traffic.sent_bytes
 
 
 @pytest.mark.parametrize("mode", MODES)
