@@ -25,6 +25,8 @@ COLORS = ("#000000", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56
 """Okabe and Ito's colours, which suit all kinds of colour vision, without their yellow, which is too pale on white."""
 MARKERS = "osDv^PX<*>p"
 MARKERS_PER_LINE = 7
+LEGEND_ROW_INCHES, ROOM_FOR_ROWS = 0.2, 2
+"""The height of a row of the legend, and the rows for which a figure has room: it grows with more."""
 MIN_LOG_RATIO = 16
 """An axis of swept numbers is logarithmic from this ratio of the largest to the smallest on."""
 LINE_STYLE = {"errorbar": ("pi", 100), "err_kws": {"alpha": 0.15, "linewidth": 0}, "markersize": 5, "linewidth": 1.5}
@@ -263,6 +265,8 @@ def _finish(grid: sns.FacetGrid, x: str, y: str, *, logarithmic: bool = False) -
     if grid.legend is not None:
         texts = [text.get_text() for text in grid.legend.get_texts()]
         columns = max(1, int(figure.get_figwidth() * 12.5 / (max(map(len, texts)) + 8)))
+        rows = -(-len(texts) // columns)
+        figure.set_figheight(figure.get_figheight() + LEGEND_ROW_INCHES * max(0, rows - ROOM_FOR_ROWS))
         sns.move_legend(
             grid, "outside upper center", ncols=min(len(texts), columns), title=None, frameon=False, fontsize=9
         )
