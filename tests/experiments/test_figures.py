@@ -194,3 +194,13 @@ def test_panels_beyond_the_limit_are_left_out_and_the_caption_says_so(monkeypatc
     found = study(*(cell([0.1, 0.5], batch_size=size) for size in (1, 2, 3, 4)))
     assert len(against(found, "uplink").axes) == 3
     assert "3 of 4" in next(iter(pictures(replace(found, axes=())))).caption
+
+
+def test_a_legend_of_many_methods_leaves_the_panel_its_height() -> None:
+    def height(methods: int) -> float:
+        names = [f"method {number} with a name as long as those of pairs" for number in range(methods)]
+        figure = drawn(pareto(study(*(cell([0.1, 0.5], method=name) for name in names))))
+        figure.canvas.draw()
+        return float(figure.axes[0].get_position().height * figure.get_figheight())
+
+    assert height(15) == pytest.approx(height(2), rel=0.15)
