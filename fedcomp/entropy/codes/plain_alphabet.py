@@ -111,10 +111,11 @@ def coded(counts: Counts, length: int) -> SymbolWriter:
 
 def _expected(counts: Counts, used: SymbolSet, length: int) -> NDArray[np.float64]:
     """Return how often each tuple of `length` symbols occurs, if they are independent."""
-    single = shares = counts[used.used] / counts.sum()
+    single: NDArray[np.float64] = counts[used.used] / counts.sum()
+    shares = single
     for _ in range(length - 1):
         shares = np.multiply.outer(shares, single).ravel()
-    return -(-int(counts.sum()) // length) * shares
+    return shares * -(-int(counts.sum()) // length)
 
 
 def _coded_bits(used: SymbolSet, length: int, expected: NDArray[np.float64], total: int) -> float:
