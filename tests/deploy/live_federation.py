@@ -49,13 +49,14 @@ def client_apps(program: Program) -> list[psutil.Process]:
 
 
 def fork_servers(program: Program) -> list[psutil.Process]:
-    """Return the fork server of a warm node."""
-    found = []
+    """Return the fork server of a warm node; a process has its arguments, too, right after it was forked."""
+    parents: dict[psutil.Process, int] = {}
     for process in program.processes():
         with suppress(psutil.Error):
             if "fedcomp.warm.server" in process.cmdline():
-                found.append(process)
-    return found
+                parents[process] = process.ppid()
+    numbers = {process.pid for process in parents}
+    return [process for process, parent in parents.items() if parent not in numbers]
 
 
 def carriers(mark: str) -> list[str]:

@@ -42,8 +42,12 @@ def test_all_programs_are_forked_from_one_server(federation: Federation) -> None
     if unsupported():
         pytest.skip(unsupported())
     [server] = fork_servers(Program("all", federation.mark, Path()))
-    names = {Path(process.cmdline()[0]).name for process in server.children()}
-    assert names >= {"flower-superlink", "flower-supernode", "flower-superexec"}
+    programs = {"flower-superlink", "flower-supernode", "flower-superexec"}
+
+    def names() -> set[str]:
+        return {Path(word).name for process in server.children() for word in process.cmdline()[:1]}
+
+    assert wait_until(lambda: names() >= programs, 10), names()
 
 
 def test_all_sockets_listen_on_loopback(federation: Federation) -> None:
