@@ -32,6 +32,10 @@ from fedcomp.warm import PRELOADED, install, unsupported
 LAUNCHERS = "launchers"
 """The folder, in that of a federation, of the launchers of Flower's programs."""
 FORKED = ("flower-superlink", "flower-supernode", "flower-superexec", "flwr", "flwr-serverapp", "flwr-clientapp")
+OF_ONE_PROGRAM = ("FLWR_HOME", "RAY_TMPDIR", MARK)
+"""Variables that differ between the programs, and that no library reads while it is imported."""
+OF_THE_APP = ("sklearn.datasets", "matplotlib.pyplot", "rich.table")
+"""Libraries of fedcomp's own app, imported once for the server and all nodes."""
 
 
 class Federation(AbstractContextManager["Federation"]):
@@ -130,11 +134,13 @@ def start_fork_server(folder: Path, env: Mapping[str, str], mark: str) -> int:
     """Start a fork server for all programs of a federation, write their launchers into `folder`, and return its process id."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
-    ignored, preloaded = (
-        ("FLWR_HOME", "RAY_TMPDIR", MARK),
-        (*PRELOADED, "sklearn.datasets", "matplotlib.pyplot", "rich.table"),
+    return install(
+        folder,
+        {**env, MARK: f"{mark}warm/"},
+        commands=FORKED,
+        ignored=OF_ONE_PROGRAM,
+        preloaded=(*PRELOADED, *OF_THE_APP),
     )
-    return install(folder, {**env, MARK: f"{mark}warm/"}, commands=FORKED, ignored=ignored, preloaded=preloaded)
 
 
 def end_all(programs: Sequence[Program], mark: str) -> None:

@@ -1,16 +1,24 @@
-"""The page of claims says what the pages say that it names."""
+"""The results pages say what was measured: their tables are those of the published results, and claims cite their pages."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from experiments.results import read_csv
+from experiments.study_report import named_tables
+
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")]
-    for line in (RESULTS / "claims.md").read_text(encoding="utf-8").splitlines()
-    if line.startswith(("| **", "| STC"))
-]
+NUMBER = r"\d[\d,]*(?:\.\d+)?"
+
+
+def table_rows(page: str, first: str) -> list[list[str]]:
+    """Return the cells of the table rows of a page that begin with a match of `first`."""
+    lines = (RESULTS / page).read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if re.match(rf"\| {first}", line)]
+
+
+ROWS = table_rows("claims.md", r"(?:\*\*|STC)")
 
 
 def test_every_claim_has_a_verdict() -> None:
@@ -25,7 +33,24 @@ def test_the_numbers_of_a_claim_are_on_the_page_that_it_names(row: list[str]) ->
     sources = re.findall(r"\[[^\]]+\]\(([\w./-]+)[^)]*\)([^\[]*)", row[1])
     assert sources
     for page, text in sources:
-        known = re.findall(r"\d+(?:\.\d+)?", (RESULTS / page).read_text(encoding="utf-8"))
+        known = re.findall(NUMBER, (RESULTS / page).read_text(encoding="utf-8"))
         settings = r"density \d+\.\d+|gamma \d+\.\d+|skew \d+\.\d+"
         for number in re.findall(r"\d+\.\d+", re.sub(settings, "", text)):
             assert number in known, f"{number} is not on {page}"
+
+
+@pytest.mark.parametrize(
+    ("page", "results", "target"), [("choose.md", "choose-ten-percent", 0.75), ("server-side.md", "comp-ams", 0.95)]
+)
+def test_a_row_of_a_page_has_the_numbers_that_the_report_prints(page: str, results: str, target: float) -> None:
+    table = read_csv(RESULTS / results / "results.csv")
+    printed: dict[str, list[str]] = {}
+    for one in named_tables(table, [target]).values():
+        for cells in one.rows:
+            [method] = {*cells} & {*table["method"]}
+            printed.setdefault(method, []).extend(cells)
+    for method, runs in table.groupby("method"):
+        [row] = table_rows(page, re.escape(str(method)) + r" \|")
+        known = re.findall(NUMBER, " ".join([*printed[str(method)], *runs["strategy"]]))
+        for cell in row[1:]:
+            assert set(re.findall(NUMBER, cell)) <= {*known}, method

@@ -72,7 +72,7 @@ def plan(counts: Counts) -> SymbolWriter:
         return best
     best = min(best, coded(counts, 1), key=lambda plan: plan.bits)
     if length == 1 or best.bits <= _coded_bits(used, length, _expected(counts, used, length), int(entropy)):
-        return best  # tuples take at least this many
+        return best  # no code of tuples takes fewer bits than their entropy
     return min(best, coded(counts, length), key=lambda plan: plan.bits)
 
 
