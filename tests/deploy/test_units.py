@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import flwr
 import pytest
 
+from deploy.environment import environment
 from tests.deploy.flags import flags_in, flags_of, value_of
 
 UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
@@ -99,3 +101,13 @@ def test_units_listen_on_loopback_by_default() -> None:
     assert value_of("--host", command("fedcomp-supernode")) == "127.0.0.1"
     for name in NAMES:
         assert value_of("--health-server-address", command(name)).startswith("127.0.0.1:")
+
+
+def test_flower_knows_the_variables_that_are_set_for_it(tmp_path: Path) -> None:
+    images = (UNITS.parent / "Dockerfile").read_text()
+    places = [images, *(" ".join(settings(name)["Environment"]) for name in NAMES), " ".join(environment(tmp_path))]
+    source = "".join(path.read_text() for path in Path(flwr.__file__).parent.rglob("*.py"))
+    for text in places:
+        names = set(re.findall(r"\bFLWR_\w+", text))
+        assert "FLWR_SUPEREXEC_TASK_POLL_INTERVAL" in names, "a message is noticed after a fifth of a second"
+        assert all(f'"{name}"' in source for name in names)
