@@ -233,13 +233,17 @@ class Publisher:
         request for a key frame.  No reply counts before `confirm`.
         """
         frame = parse_single_frame(data)
+        self.check_reply(node, frame)
         record = self.nodes[node]
-        check_reply(frame, record, self.replica.layout)
         if frame.kind is Kind.RESYNC:
             record.version, record.needs_key = UNKNOWN_VERSION, True
             raise CorruptError("the node cannot follow; it gets a key frame next")
         update = decode_update(frame, self.replica, record.sent.exact) if frame.kind is Kind.UPDATE else None
         return Reply(frame, update, ack_of(frame.after, data), self.replica.version - frame.version)
+
+    def check_reply(self, node: int, frame: Frame) -> None:
+        """Raise `FedcompError` unless `frame` answers the newest message to `node`, for the first time."""
+        check_reply(frame, self.nodes[node], self.replica.layout)
 
     def confirm(self, node: int, reply: Reply) -> None:
         """Record that `node` answered, and that it holds the version that it answered from."""

@@ -1,7 +1,7 @@
 """A Flower grid around another grid: a subclass overrides the one method that it changes."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from flwr.app import Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
@@ -63,18 +63,30 @@ class GridWrapper(Grid):
             return self._grid.send_and_receive(messages, timeout=timeout)
         waiting, clock = set(self._grid.push_messages(messages)), WallClock()
         replies, attempt, end_s = list[Message](), 0, clock.now() + (math.inf if timeout is None else timeout)
-        while waiting and (left_s := end_s - clock.now()) > 0:
+        left_s = end_s - clock.now()
+        while waiting:
             pulled = list(self._grid.pull_messages(waiting))
             replies += pulled
             waiting.difference_update(reply.metadata.reply_to_message_id for reply in pulled)
+            if not waiting or left_s <= 0:
+                break
+            self.arrive(pulled)  # may take long; replies that came in time are pulled once more at the end
             attempt = 0 if pulled else attempt + 1
-            if waiting:
+            if (left_s := end_s - clock.now()) > 0:
                 clock.wait(left_s, attempt)
+                left_s = end_s - clock.now()
         return replies
+
+    def arrive(self, replies: Sequence[Message]) -> None:
+        """Called by `send_and_receive` with replies that have arrived while others are awaited; a wrapped grid is told too."""
+        if isinstance(self._grid, GridWrapper):
+            self._grid.arrive(replies)
 
 
 def waits_as_flower_does(grid: Grid) -> bool:
     """Return whether the `send_and_receive` of `grid` is Flower's: it pushes, and pulls now and then until all have come."""
+    while isinstance(grid, GridWrapper) and type(grid).send_and_receive is GridWrapper.send_and_receive:
+        grid = grid.wrapped
     return type(grid).send_and_receive.__module__.partition(".")[0] == "flwr"
 
 

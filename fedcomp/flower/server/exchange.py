@@ -16,13 +16,14 @@ from fedcomp.flower.server.further_records import DenseRecords, FurtherRecords
 from fedcomp.flower.server.message_kind import MessageKind
 from fedcomp.flower.server.model.published_model import PublishedModel
 from fedcomp.flower.server.rounds.alike import are_alike
+from fedcomp.flower.server.rounds.early_replies import EarlyReplies
 from fedcomp.flower.server.rounds.missing_mod import check_mod
 from fedcomp.flower.server.rounds.participation import Participation
 from fedcomp.flower.server.rounds.replies import ReplyValidator
 from fedcomp.flower.server.rounds.reply_needs import ReplyNeeds
 from fedcomp.flower.server.rounds.traffic_log import log_totals
 from fedcomp.flower.server.rounds.validated_reply import ReceivedReply, ValidatedReply
-from fedcomp.sync import SERVER_NODE, Clipping, Ledger
+from fedcomp.sync import SERVER_NODE, Clipping, Ledger, Publisher
 
 
 class Exchange:
@@ -48,6 +49,7 @@ class Exchange:
         self.further_records = FurtherRecords(records)
         self._inner, self._order, self._clipping, self._mode = inner, order, clipping, mode
         self.dense_records = DenseRecords()
+        self._early = EarlyReplies()
         self._max_norm: float | None = None  # of an update of this round
         self._differ = self._same_records = False
         self.asked = 0
@@ -90,6 +92,10 @@ class Exchange:
                 text = "fedcomp: clipping_norm %g is in the config: each node's decoded update has at most that norm"
                 log(INFO, text, self._max_norm)
 
+    def arrive(self, replies: Sequence[Message], publisher: Publisher) -> None:
+        """Parse replies that have arrived while others are awaited; they count when they are validated."""
+        self._early.add(replies, publisher)
+
     def validate(
         self, server_round: int, replies: Messages, model: PublishedModel, busy: Set[int], *, train: bool
     ) -> tuple[list[ValidatedReply], list[Message]]:
@@ -115,8 +121,10 @@ class Exchange:
             self._mode,
             asked if train and not model.publisher.replica.version else 0,
             self._same_records,
+            self._early,
         )
         valid, failed = validator.validate(received, train=train)
+        self._early.clear()
         self._differ = not are_alike(valid)
         return valid, failed
 

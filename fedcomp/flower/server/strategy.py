@@ -29,6 +29,7 @@ from fedcomp.flower.server.model.traffic_file import TrafficFile
 from fedcomp.flower.server.old_keywords import OldKeywords, with_old_keywords
 from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, start_rounds
 from fedcomp.flower.server.rounds.aggregation import Change, aggregate, undone_on_error, without_repeated_losses
+from fedcomp.flower.server.rounds.early_replies import ParsingGrid
 from fedcomp.flower.server.rounds.failed_rounds import FailedRounds
 from fedcomp.flower.server.rounds.participation import NodeState
 from fedcomp.flower.server.rounds.round_hook import OnRound, RoundHook
@@ -218,6 +219,7 @@ class CompressedStrategy(Strategy):
         else:
             if self.mode is not None:
                 grid = self._buffered = BufferedGrid(grid, self.mode)
+            grid = ParsingGrid(grid, lambda replies: self._exchange.arrive(replies, self.publisher))
             grid = FramesOnlyGrid(grid, type(self.inner).__name__)
             initial_arrays = self._begin(initial_arrays, num_rounds)
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 
 from flwr.app import Error, Message, MessageType
@@ -14,12 +14,10 @@ from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.further_records import DenseRecords, FurtherRecords
 from fedcomp.flower.server.message_kind import MessageKind
 from fedcomp.flower.server.rounds.alike import with_common_metrics, with_common_records, with_one_key
+from fedcomp.flower.server.rounds.early_replies import MAX_DECODED_BYTES, EarlyReplies
 from fedcomp.flower.server.rounds.reply_needs import MissingRecordError, ReplyNeeds
 from fedcomp.flower.server.rounds.validated_reply import ReceivedReply, ValidatedReply
 from fedcomp.sync import Clipping, Ledger, Publisher, check_norm, dense_change, scaled
-
-MAX_DECODED_BYTES = 512 * 2**20
-"""The memory for decoded updates of a round; those beyond it are decoded a second time, when they are used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +38,7 @@ class ReplyValidator:
         mode: Scales updates down that start from older versions, and bounds their age; None takes no older version.
         asked: How many nodes must all fail before the run ends; 0 once any version has been published.
         same_records: Whether a reply must have the records that most replies have.
+        early: The replies that were parsed as they arrived.
     """
 
     publisher: Publisher
@@ -55,6 +54,7 @@ class ReplyValidator:
     mode: AsyncMode | None = None
     asked: int = 0
     same_records: bool = False
+    early: EarlyReplies = field(default_factory=EarlyReplies)
 
     def validate(self, received: Iterable[ReceivedReply], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
         """Return the valid replies in the order of their nodes, and the failures, which include the refused replies.
@@ -144,13 +144,13 @@ class ReplyValidator:
         other = MessageType.EVALUATE if train else MessageType.TRAIN
         if message.metadata.message_type.split(".")[0] == other:
             raise StaleError(f"it answers a message of type {message.metadata.message_type!r}, which is over")
+        reply, decode_seconds = self.early.take(message, data, self.publisher)
         start_s = time.thread_time()
-        reply = self.publisher.parse_reply(node, data)
         if reply.update is not None and train and self.max_norm is not None:
             check_norm(reply.update, self.publisher.replica, self.max_norm)
         published = self.publisher.replica
         further, further_size = self.further_records.decode(contents.compressed, reply.frame.after, published.layout)
-        decode_seconds = time.thread_time() - start_s
+        decode_seconds += time.thread_time() - start_s
         self.publisher.confirm(node, reply)  # the node holds the version, even if its reply is of no use
         most = self.mode.staleness if self.mode is not None else 0
         if reply.staleness > most:
