@@ -11,14 +11,11 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import build
 from fedcomp.methods import automatic, balance, quantization, rotation_low_rank, sign_based, sparsification
 from fedcomp.methods.automatic import *
-from fedcomp.methods.automatic import MAX_BOOST as MAX_BOOST
-from fedcomp.methods.automatic import MIN_BOOST as MIN_BOOST
 from fedcomp.methods.automatic import Choice as Choice
 from fedcomp.methods.automatic import RoundFacts as RoundFacts
 from fedcomp.methods.automatic import choose_downlink as choose_downlink
 from fedcomp.methods.automatic import choose_uplink as choose_uplink
 from fedcomp.methods.automatic import crosspolytope_error as crosspolytope_error
-from fedcomp.methods.automatic import next_boost as next_boost
 from fedcomp.methods.balance import *
 from fedcomp.methods.balance import MIN_SHARE as MIN_SHARE
 from fedcomp.methods.balance import balance_of as balance_of

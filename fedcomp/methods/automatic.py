@@ -6,7 +6,7 @@ entry of the vector.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -15,7 +15,6 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import check_range
 from fedcomp.entropy import RotatedBits
 from fedcomp.memory import NoMemory
-from fedcomp.methods.balance import toward_balance
 from fedcomp.methods.quantization import dense
 from fedcomp.methods.registry import Parts, register
 from fedcomp.methods.rotation_low_rank import crosspolytope, eden
@@ -39,46 +38,33 @@ FIRST_CONTACT_SHARE = 0.3
 """A node's first message holds the exact model; this share of its cost buys precision in the node's other messages."""
 MEAN_ERROR = 0.2
 """Until noise is measured: the squared error of a round's mean, as a share of an update's squared norm.  Errors average out."""
-VERSION_ERROR, MAX_VERSION_ERROR = 0.5, 3.0
-"""Until noise is measured, the squared error of a version: at most the first share of an update's squared norm, and the second
-of the version's own.
+NOISE_SHARE, MAX_NOISE_SHARE = 0.7, 1.4
+"""The noise that a run of 100 rounds of a large model may have in the end, over the squared distance that it moved by learning.
 
-The mean of k updates changes the model less than one update does, so the first share counts k times.
+It grows with the square root of the rounds, up to the second number, and shorter runs allow less: they end while learning is
+still fast.
 """
-NOISE_SHARE = 1.0
-"""The noise that a long run of a large model may have in the end, over the squared distance that it moved by learning."""
 SMALL_MODEL = 4400.0
 """Models of fewer entries allow less noise, in proportion: more of it falls on directions that matter."""
 MANY_ROUNDS = 100
-"""Shorter runs allow less error, in proportion to the square root of their rounds: they end while learning is still fast."""
 MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 12.0
 """How often a node sends each entry in a run, on average, with error feedback."""
-MIN_ROUNDS, MIN_JUMP_ROUNDS = 150, 30
-"""Error feedback on the server needs this many rounds, or the second number if it sends fewer bytes thanks to jumps.
+MIN_ROUNDS = 5
+"""Error feedback on the server needs this many rounds."""
+SENDS_BY_SERVER = 1.0
+"""How often the server sends each entry in a run, on average, if its residual is as large as it may be."""
+RESIDUAL_SHARE, RESIDUAL_POWER = 0.2, 0.5
+"""The change that is not published yet, over the squared distance that the model moved, in a run of 100 rounds or more.
 
-The server takes part in each round, however few nodes do.
+It is less in shorter runs: with this power of the rounds.
 """
-JUMP_GROWTH = 0.4
-"""A jump over s versions takes about s**JUMP_GROWTH times the bytes of one version (CNN and logistic regression)."""
-SENDS_BY_SERVER = 10.0
-"""How often the server sends each entry in a run, on average, with error feedback."""
+MIN_FACTOR, MAX_FACTOR = 1 / 8, 64.0
+"""The bounds of the factor by which a smaller or a larger residual changes the density."""
 MAX_DENSITY = 0.25
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
-MAX_DELAY_SHARE = 0.02
-"""The longest delay by the server's error feedback, as a share of the run's rounds.
-
-The last version leaves out as much as any other version.  Sending its whole residual at once would bring back the noise of
-many means: in trial runs, a precise last version cost the CNN and the adapters of the studies about one percentage point.
-"""
-AUTO_BALANCE = 2.0
-"""Nodes fetch much if they fetch more than this multiple of what they send."""
-MIN_BOOST, MAX_BOOST = 1 / 32, 8.0
-MIN_UNBALANCED_BOOST = 0.5
-"""The least factor by which a short delay alone may reduce the density of the downlink."""
-BOOST_STEP = 1.25
 
 
 @register("chosen by fedcomp: rounds, participation, measured noise")
@@ -89,9 +75,10 @@ def auto() -> Parts:
     and adapts to the measured residual.
 
     * Updates: the cross-polytope, or from one bit on EDEN, with just enough bits.  The server measures the noise that they add
-      to the model, and keeps it small beside the distance that the model has moved.  If the strategy does more than average,
-      the bits follow from the number of averaged updates, and nodes that often take part use STC.
-    * Versions: in short runs the same, in long ones STC, with a density that falls with the number of rounds.
+      to the model, and keeps it small beside the distance that the model has moved, and beside the noise of sampling.  If the
+      strategy does more than average, the bits follow from the number of averaged updates, and nodes that often take part use
+      STC.
+    * Versions: STC, with a density that keeps what is not published yet small beside the distance that the model has moved.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -111,8 +98,9 @@ class RoundFacts:
 
     `measurable` says that the strategy's step is the mean of the updates, so that errors add up in the model.
     `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
-    (`NoiseBudget.share`), and `step` the squared norm of a round's change over the same; both are 0 before they are measured.
-    With `both`, updates and versions add noise, and share it.  With `shared_start`, nodes make the first model themselves.
+    (`NoiseBudget.share`), and `unpublished` the squared norm of the server's residual over the squared distance that the model
+    has moved (`NoiseBudget.unpublished`); both are 0 before they are measured.  With `shared_start`, nodes make the first model
+    themselves.
     """
 
     n: int
@@ -125,8 +113,7 @@ class RoundFacts:
     gain: float = 1.0
     measurable: bool = True
     noise: float = 0.0
-    step: float = 0.0
-    both: bool = True
+    unpublished: float = 0.0
     shared_start: bool = False
 
     @property
@@ -159,37 +146,18 @@ class RoundFacts:
     @property
     def noise_share(self) -> float:
         """The noise that the model may have in the end, over the squared distance that it moved by learning."""
-        return NOISE_SHARE * self.tolerance * min(1.0, self.learning / SMALL_MODEL)
+        share = min(NOISE_SHARE * math.sqrt(self.num_rounds / MANY_ROUNDS), MAX_NOISE_SHARE)
+        return share * min(1.0, self.learning / SMALL_MODEL)
+
+    @property
+    def residual_share(self) -> float:
+        """The squared norm that the server's residual may have, over the squared distance that the model moved by learning."""
+        return RESIDUAL_SHARE * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), RESIDUAL_POWER)
 
     @property
     def uplink_error(self) -> float:
         """The squared error that an update may have, over its squared norm."""
-        if not self.noise:
-            return MEAN_ERROR * self.averaged * self.tolerance
-        return self.noise * self.averaged * self._uplink_share
-
-    @property
-    def downlink_error(self) -> float:
-        """The squared error that a version may have, over its squared norm."""
-        if not self.noise:
-            return min(VERSION_ERROR * self.averaged, MAX_VERSION_ERROR) * self.tolerance
-        return self.noise * (1 - self._uplink_share if self.both else 1.0) / self._step
-
-    @property
-    def _uplink_share(self) -> float:
-        """The share of the noise that updates add, with which both links together take the fewest bits.
-
-        Bits fall with the inverse of an error.  A version of squared norm `step` is fetched by 1 / `participation` messages,
-        and an update is one of `averaged`: the bits are 1 / (averaged u) + step / (participation v) for the shares u and v.
-        """
-        if not self.both:
-            return 1.0
-        return 1 / (1 + math.sqrt(self.averaged * self._step / self.participation))
-
-    @property
-    def _step(self) -> float:
-        """`step`, above 0 even if the updates of a round cancel each other."""
-        return max(self.step, 1e-9)
+        return self.averaged * (self.noise or MEAN_ERROR * self.tolerance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,36 +189,15 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
     return _unbiased(least, facts.gain)
 
 
-def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = False) -> Choice:
-    """Return the compressor of the version that a round publishes.
-
-    `facts.sampled` counts all nodes that get messages.  The density of STC is multiplied by `boost`.  `keep_stc` has the same
-    meaning as in `choose_uplink`.
-    """
+def choose_downlink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
+    """Return the compressor of the version that a round publishes; `keep_stc` has the same meaning as in `choose_uplink`."""
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
-    density = min(SENDS_BY_SERVER / facts.num_rounds, MAX_DENSITY)
-    if keep_stc or facts.num_rounds >= MIN_ROUNDS:
-        return _stc(
-            density * boost, f"the run has {facts.num_rounds} versions, and later ones bring what one leaves out"
-        )
-    first = facts.first_contacts
-    returning = (1 - first) / facts.participation  # deltas that a message brings on average
-    least = {
-        _version(facts): eden_bits(facts.downlink_error),
-        _first(first): FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9),
-    } | _small(facts)
-    missed = 1 / facts.participation
-    jump_bits = _stc_bits(density) * missed**JUMP_GROWTH
-    if facts.num_rounds >= MIN_JUMP_ROUNDS and jump_bits < _bits_without_feedback(facts) * missed:
-        return _stc(
-            density * boost, f"a node misses {missed:.3g} versions on average, and gets their sum in one message"
-        )
-    if facts.server_round >= facts.num_rounds:
-        return Choice(
-            eden(MAX_EDEN_BITS), "the last version is the result of the run, and nothing can correct it later"
-        )
-    return _unbiased(least)
+    if facts.num_rounds < MIN_ROUNDS and not keep_stc:
+        return Choice(eden(MAX_EDEN_BITS), "the run is too short for later versions to bring what one leaves out")
+    excess = facts.unpublished / facts.residual_share if facts.unpublished else 1.0
+    density = SENDS_BY_SERVER / facts.num_rounds * min(max(excess, MIN_FACTOR), MAX_FACTOR)
+    return _stc(density, "later versions bring what one leaves out, and little is left out")
 
 
 def eden_bits(error: float) -> float:
@@ -278,25 +225,6 @@ def _crosspolytope_errors() -> list[float]:
     return [m / mean_largest(m) ** 2 - 1 for m in GROUPS]
 
 
-def next_boost(
-    boost: float, delay: float, num_rounds: int, *, fetched: float = 0.0, sent: float = 0.0, participation: float = 1.0
-) -> float:
-    """Return the factor of the downlink's density after a version with a measured `delay`.
-
-    `delay` is the norm of the residual over the norm of a round's change: about the number of rounds by which the published
-    model is late.  `fetched` and `sent` are the bytes of returning nodes in the last rounds, as for `toward_balance`.
-    """
-    check_range("delay", delay, least=0)
-    unbalanced = fetched > AUTO_BALANCE * sent
-    longest = num_rounds * MAX_DELAY_SHARE
-    if delay > longest:
-        return min(boost * BOOST_STEP, MAX_BOOST)
-    if unbalanced:
-        boost = toward_balance(boost, fetched=fetched, sent=sent, balance=AUTO_BALANCE, participation=participation)
-        return max(MIN_BOOST, boost)
-    return max(boost / BOOST_STEP, min(boost, MIN_UNBALANCED_BOOST)) if delay < longest / 2 else boost
-
-
 def _tiny(n: int) -> Choice | None:
     if n > MAX_TINY:
         return None
@@ -311,14 +239,6 @@ def _mean(facts: RoundFacts) -> str:
     return f"a round averages {facts.averaged:.3g} updates, whose errors mostly cancel"
 
 
-def _version(facts: RoundFacts) -> str:
-    if facts.noise:
-        return "this much noise is small beside the distance that the model has moved"
-    if facts.averaged < 1.5:
-        return "a version must stay close to the update that it is made of"
-    return f"a version averages {facts.averaged:.3g} updates, and an error in it changes the model little"
-
-
 def _small(facts: RoundFacts) -> dict[str, float]:
     """Return the reason and the bits of a small model, until noise is measured."""
     if facts.noise:
@@ -331,12 +251,6 @@ def _first(share: float) -> str:
     return f"{share:.0%} of the messages bring a node its first, whole model, beside which smaller updates would save little"
 
 
-def _bits_without_feedback(facts: RoundFacts) -> float:
-    """Return the bits an entry that versions without error feedback take in the whole run, about."""
-    error = min(VERSION_ERROR * facts.averaged, MAX_VERSION_ERROR) * facts.tolerance
-    return max(eden_bits(error), *_small(replace(facts, noise=0.0)).values())
-
-
 def _stc_bits(density: float) -> float:
     """Return the bits an entry of STC: each kept entry takes a gap in Golomb code, and a sign."""
     return density * (math.log2(1 / density) + 2)
@@ -346,7 +260,7 @@ def _stc(density: float, reason: str) -> Choice:
     return Choice(stc(_rounded(min(density, MAX_DENSITY))), reason)
 
 
-def _unbiased(least: Mapping[str, float], gain: float = 1.0) -> Choice:
+def _unbiased(least: Mapping[str, float], gain: float) -> Choice:
     """Return EDEN with the largest of these numbers of bits, or the cross-polytope with the same error if that is below one.
 
     `least` maps reasons to numbers of bits.

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.methods import RoundFacts, choose_downlink, choose_uplink, next_boost
+from fedcomp.methods import RoundFacts, choose_downlink, choose_uplink
 from fedcomp.methods.automatic import (
-    MAX_BOOST,
-    MIN_BOOST,
-    MIN_UNBALANCED_BOOST,
+    MAX_DENSITY,
+    MAX_FACTOR,
+    MIN_FACTOR,
     crosspolytope_bits,
     crosspolytope_error,
     eden_bits,
@@ -38,23 +38,23 @@ def bits_of(compressor: fedcomp.Compressor) -> float:
     ("known", "uplink", "downlink"),
     [
         (facts(15, 25, 4, 4), "dense()", "dense()"),  # logistic regression on iris
-        (facts(20_000, 10, 10, 10), "crosspolytope(bits=0.931)", "eden(bits=1.07)"),
-        (facts(20_000, 30, 10, 10), "crosspolytope(bits=0.632)", "crosspolytope(bits=0.468)"),
-        (facts(20_000, 50, 20, 5), "crosspolytope(bits=0.862)", "stc(density=0.2)"),
-        (facts(20_000, 29, 20, 5), "eden(bits=1.32)", "crosspolytope(bits=0.545)"),
-        (facts(20_000, 100, 10, 10), "crosspolytope(bits=0.399)", "crosspolytope(bits=0.285)"),
-        (facts(20_000, 1000, 10, 10), "crosspolytope(bits=0.399)", "stc(density=0.01)"),
-        (replace(facts(20_000, 1000, 10, 10), measurable=False), "stc(density=0.012)", "stc(density=0.01)"),
-        (facts(20_000, 100, 20, 1), "eden(bits=1.91)", "stc(density=0.1)"),
-        (facts(20_000, 300, 20, 5), "crosspolytope(bits=0.675)", "stc(density=0.0333)"),
-        (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.0333)"),
+        (facts(20_000, 10, 10, 10), "crosspolytope(bits=0.931)", "stc(density=0.1)"),
+        (facts(20_000, 30, 10, 10), "crosspolytope(bits=0.632)", "stc(density=0.0333)"),
+        (facts(20_000, 50, 20, 5), "crosspolytope(bits=0.862)", "stc(density=0.02)"),
+        (facts(20_000, 29, 20, 5), "eden(bits=1.32)", "stc(density=0.0345)"),
+        (facts(20_000, 100, 10, 10), "crosspolytope(bits=0.399)", "stc(density=0.01)"),
+        (facts(20_000, 1000, 10, 10), "crosspolytope(bits=0.399)", "stc(density=0.001)"),
+        (replace(facts(20_000, 1000, 10, 10), measurable=False), "stc(density=0.012)", "stc(density=0.001)"),
+        (facts(20_000, 100, 20, 1), "eden(bits=1.91)", "stc(density=0.01)"),
+        (facts(20_000, 300, 20, 5), "crosspolytope(bits=0.675)", "stc(density=0.00333)"),
+        (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.00333)"),
         (
             replace(facts(10**7, 300, 10_000, 100), shared_start=True),
             "crosspolytope(bits=0.0469)",
-            "stc(density=0.0333)",
+            "stc(density=0.00333)",
         ),
-        (facts(650, 10, 10, 10), "eden(bits=1.52)", "eden(bits=1.52)"),
-        (facts(650, 30, 10, 10), "eden(bits=1.52)", "stc(density=0.25)"),
+        (facts(650, 10, 10, 10), "eden(bits=1.52)", "stc(density=0.1)"),
+        (facts(650, 30, 10, 10), "eden(bits=1.52)", "stc(density=0.0333)"),
     ],
 )
 def test_choices_for_known_rounds(known: RoundFacts, uplink: str, downlink: str) -> None:
@@ -102,17 +102,9 @@ def test_a_first_contact_happens_once_per_node() -> None:
     assert facts(100, 4, 20, 10).first_contacts == pytest.approx(0.46875)
 
 
-def test_the_last_version_is_precise_where_the_server_has_no_error_feedback() -> None:
-    short = facts(20_000, 100, 10, 10)
-    assert choose_downlink(replace(short, server_round=100)).compressor == fedcomp.eden(4.0)
-    assert choose_downlink(replace(short, server_round=99)).compressor != fedcomp.eden(4.0)
-
-
 def test_the_last_version_does_not_bring_all_that_was_left_out() -> None:
     """At once it would bring the noise of many rounds back, which error feedback had spread over them."""
-    last = replace(MANY, server_round=MANY.num_rounds)
-    assert choose_downlink(last) == choose_downlink(MANY)
-    assert choose_downlink(replace(last, num_rounds=100), keep_stc=True).compressor.name == "stc"
+    assert choose_downlink(replace(MANY, server_round=MANY.num_rounds)) == choose_downlink(MANY)
 
 
 def test_nodes_send_more_in_the_last_tenth_of_the_rounds() -> None:
@@ -120,41 +112,47 @@ def test_nodes_send_more_in_the_last_tenth_of_the_rounds() -> None:
     assert bits(late, MANY.n) > 2 * bits(early, MANY.n)
 
 
-def test_stc_stays_until_the_residual_is_sent() -> None:
+def test_updates_stay_with_stc_until_the_residual_is_sent() -> None:
     few = facts(20_000, 30, 10, 10)
-    assert choose_uplink(few).compressor.name == choose_downlink(few).compressor.name == "crosspolytope"
+    assert choose_uplink(few).compressor.name == "crosspolytope"
     assert choose_uplink(few, keep_stc=True).compressor.name == "stc"
-    assert choose_downlink(few, keep_stc=True).compressor.name == "stc"
 
 
-def test_the_boost_scales_the_density_and_does_not_change_the_method() -> None:
-    assert choose_downlink(MANY, boost=2.0).compressor == fedcomp.stc(0.02)
-    assert choose_downlink(replace(MANY, num_rounds=200), boost=MAX_BOOST).compressor == fedcomp.stc(0.25)
+def density_of(compressor: fedcomp.Compressor) -> float:
+    return float(str(dict(compressor.settings)["density"]))
 
 
-def test_the_boost_follows_the_delay_between_its_bounds() -> None:
-    boost = 1.0
-    for delay in (0.0, 1e9):
-        seen = [boost := next_boost(boost, delay, 100) for _ in range(20)]
-        assert seen[-1] == (MAX_BOOST if delay else MIN_UNBALANCED_BOOST)
-    assert next_boost(1.0, 1.5, 100) == 1.0, "a delay within the bound, and above half of it, changes nothing"
-    assert next_boost(1.0, 2.01, 100) > 1.0, "two percent of the rounds are the longest"
-    with pytest.raises(ValueError, match="nan"):
-        next_boost(1.0, float("nan"), 100)
+def test_versions_take_the_more_the_more_is_not_published_yet() -> None:
+    known = facts(20_000, 200, 20, 5)
+    assert choose_downlink(known).compressor == fedcomp.stc(1 / 200), "nothing is measured yet"
+    densities = [
+        density_of(choose_downlink(replace(known, unpublished=part)).compressor) for part in (1e-9, 0.05, 0.2, 0.4, 2.0)
+    ]
+    assert densities == pytest.approx([1 / 200 * factor for factor in (MIN_FACTOR, 0.25, 1.0, 2.0, 10.0)])
+    most = choose_downlink(replace(known, unpublished=1e9)).compressor
+    assert density_of(most) == min(MAX_DENSITY, MAX_FACTOR / 200)
 
 
-def test_the_boost_falls_while_nodes_fetch_more_than_they_send() -> None:
-    much = {"fetched": 6.0, "sent": 1.0, "participation": 0.2}
-    assert next_boost(1.0, 1.5, 100, **much) == pytest.approx(3**-0.1), "half of the participation is the gain"
-    assert next_boost(1.0, 1.5, 100, **much | {"fetched": 1.9}) == 1.0
-    assert next_boost(1.0, 2.01, 100, **much) > 1.0, "two percent are the most in any case"
-    assert next_boost(MIN_BOOST, 1.5, 100, **much) == MIN_BOOST
-    low = next_boost(0.1, 0.0, 100, **much | {"fetched": 1.9})
-    assert low == 0.1, "a short delay alone lowers no factor that the traffic has lowered"
+def test_runs_of_a_few_rounds_publish_all_of_each_change() -> None:
+    few = facts(20_000, 4, 20, 5)
+    assert choose_downlink(few).compressor == fedcomp.eden(4.0)
+    assert choose_downlink(few, keep_stc=True).compressor.name == "stc", "only error feedback sends a residual"
+    assert choose_downlink(replace(few, num_rounds=5)).compressor.name == "stc"
+
+
+def test_a_shorter_run_publishes_more_of_each_change() -> None:
+    shares = [facts(20_000, rounds, 20, 5).residual_share for rounds in (5, 10, 30, 100, 1000)]
+    assert shares == sorted(shares)
+    assert shares[-2:] == [0.2, 0.2]
+    densities = [
+        density_of(choose_downlink(replace(facts(20_000, rounds, 20, 5), unpublished=0.1)).compressor)
+        for rounds in (5, 10, 30, 100, 1000)
+    ]
+    assert densities == sorted(densities, reverse=True)
 
 
 def test_measured_noise_decides_the_bits_whatever_the_size_of_the_model() -> None:
-    known = replace(facts(650, 300, 20, 5), noise=0.5, step=0.4, both=False)
+    known = replace(facts(650, 300, 20, 5), noise=0.5)
     error = 0.5 * 5
     assert bits_of(choose_uplink(known).compressor) == pytest.approx(crosspolytope_bits(error), rel=0.01)
     assert choose_uplink(replace(known, n=10**7)).compressor == choose_uplink(known).compressor
@@ -163,28 +161,12 @@ def test_measured_noise_decides_the_bits_whatever_the_size_of_the_model() -> Non
 
 
 def test_small_models_and_short_runs_may_have_less_noise() -> None:
-    assert facts(10**6, 100, 10, 10).noise_share == facts(4400, 1000, 10, 10).noise_share == 1.0
-    assert facts(440, 100, 10, 10).noise_share == pytest.approx(0.1)
-    assert replace(facts(10**6, 100, 10, 10), changed=440).noise_share == pytest.approx(0.1), "the rest is frozen"
-    assert facts(10**6, 25, 10, 10).noise_share == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("sampled", [1, 4, 20])
-@pytest.mark.parametrize("step", [0.1, 0.5, 1.0])
-def test_both_links_share_the_noise_so_that_they_take_the_fewest_bits(sampled: int, step: float) -> None:
-    known = replace(facts(20_000, 20, 20, sampled), noise=0.3, step=step)
-    assert known.uplink_error / known.averaged + known.downlink_error * known.step == pytest.approx(known.noise)
-
-    def cost(share: float) -> float:
-        """Bits fall with the inverse of an error, and a version is fetched by several messages."""
-        up, down = share * known.noise * known.averaged, (1 - share) * known.noise / known.step
-        return 1 / up + 1 / (known.participation * down)
-
-    chosen = known.uplink_error / known.averaged / known.noise
-    assert all(cost(chosen) <= cost(share) for share in np.linspace(0.01, 0.99, 99))
-    alone = replace(known, both=False)
-    assert alone.uplink_error == pytest.approx(known.noise * known.averaged), "the other link adds none"
-    assert alone.downlink_error == pytest.approx(known.noise / known.step)
+    assert facts(10**6, 100, 10, 10).noise_share == facts(4400, 100, 10, 10).noise_share == 0.7
+    assert facts(440, 100, 10, 10).noise_share == pytest.approx(0.07)
+    assert replace(facts(10**6, 100, 10, 10), changed=440).noise_share == pytest.approx(0.07), "the rest is frozen"
+    assert facts(10**6, 25, 10, 10).noise_share == pytest.approx(0.35)
+    assert facts(10**6, 225, 10, 10).noise_share == pytest.approx(1.05)
+    assert facts(10**6, 400, 10, 10).noise_share == facts(10**6, 10**6, 10, 10).noise_share == 1.4
 
 
 def test_every_choice_is_a_text_that_nodes_can_parse_and_works_both_ways() -> None:
@@ -196,10 +178,10 @@ def test_every_choice_is_a_text_that_nodes_can_parse_and_works_both_ways() -> No
         known = replace(
             known,
             noise=float(rng.choice([0.0, rng.uniform(0.02, 3)])),
-            step=float(rng.choice([0.0, rng.uniform(0, 2)])),
+            unpublished=float(rng.choice([0.0, rng.uniform(0, 5)])),
         )
         keep = bool(rng.integers(2))
-        for choice in (choose_uplink(known, keep_stc=keep), choose_downlink(known, boost=8.0, keep_stc=keep)):
+        for choice in (choose_uplink(known, keep_stc=keep), choose_downlink(known, keep_stc=keep)):
             assert fedcomp.parse(str(choice.compressor)) == choice.compressor
             about = fedcomp.METHODS.about(choice.compressor.name)
             assert about.uplink

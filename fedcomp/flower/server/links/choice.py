@@ -1,6 +1,5 @@
 """The compressors of a run's two links: those that the user named; for `auto()` and `balanced()`, a choice for each round."""
 
-import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from logging import INFO
@@ -25,8 +24,6 @@ from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
 from fedcomp.memory import LinearFeedback, State
 from fedcomp.methods import (
-    MAX_BOOST,
-    MIN_BOOST,
     Choice,
     RoundFacts,
     auto,
@@ -38,7 +35,6 @@ from fedcomp.methods import (
     crosspolytope_error,
     eden,
     first_share,
-    next_boost,
     next_share,
     parse,
     stc,
@@ -69,8 +65,6 @@ class Measurements:
         uplink: The text of the last chosen compressor; empty at first.
         downlink: The text of the last chosen compressor; empty at first.
         evenness: How evenly the updates are weighted: their effective number over their number, 1 for equal weights.
-        reached: The largest number of nodes that got a message between two versions.
-        boost: The factor of the downlink's density that `auto()` chooses.
         share: The factor of the downlink's density under `balanced()`; 0 at first.
         fetched: The bytes that returning nodes fetched in the last rounds (`ReturningTraffic`).
         sent: The bytes that they sent.
@@ -82,8 +76,6 @@ class Measurements:
     uplink: str = ""
     downlink: str = ""
     evenness: float = 1.0
-    reached: int = 0
-    boost: float = 1.0
     share: float = 0.0
     fetched: float = 0.0
     sent: float = 0.0
@@ -108,7 +100,6 @@ class LinkCompressors:
         self._measured = Measurements()
         self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
         self._log = BalanceLog()
-        self._reached: set[int] = set()
         self._here: Sketch | None = None
         self._participation, self._balance, self._chosen = 1.0, 0.0, False
         self._round = 0
@@ -141,7 +132,6 @@ class LinkCompressors:
         training = len(nodes) + len(busy)
         # A version waits for a buffer of updates: in its first round, more nodes may begin to train than it waits for.
         sampled = len(nodes) if self._mode is None else min(self._mode.buffer, training)
-        self.reach(nodes[:sampled])
         fetched, sent = self._returning.take(server_round - 1, traffic, busy)
         kept = KEPT_TRAFFIC ** (sampled / training) if training else KEPT_TRAFFIC
         measured.fetched = kept * measured.fetched + fetched
@@ -155,14 +145,12 @@ class LinkCompressors:
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
         if downlink == AUTO:
-            fetching = replace(facts, sampled=max(sampled, measured.reached), both=uplink == AUTO)
-            choices["downlink"] = choose_downlink(fetching, boost=measured.boost, keep_stc=_is_stc(measured.downlink))
+            choices["downlink"] = choose_downlink(facts, keep_stc=_is_stc(measured.downlink))
             self.downlink = choices["downlink"].compressor
         elif downlink.name == BALANCED:
             measured.share = measured.share or first_share(facts.participation)
             self.downlink, self._balance = with_share(downlink, measured.share), balance_of(downlink)
         if uplink == AUTO:
-            facts = replace(facts, both=self._chosen and RESIDUAL not in self.downlink.memory.vectors)
             choices["uplink"] = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
             self.uplink = choices["uplink"].compressor
         self._remember(choices, server_round)
@@ -182,14 +170,14 @@ class LinkCompressors:
             measurable=self._mean_is_step,
             shared_start=publisher.start is not None,
         )
-        budget = measured.budget
-        if not self._mean_is_step or AUTO not in (self.uplink, self.downlink):
+        if self.downlink != AUTO and not (self._mean_is_step and self.uplink == AUTO):
             return facts
+        budget = measured.budget
         if self._here is None:
             self._here = sketch(vector)
             budget.first = budget.first or self._here.tolist()
         noise = budget.share(max(1, facts.num_rounds - self._round + 1), facts.noise_share)
-        return replace(facts, noise=noise, step=budget.step / budget.norm) if noise else facts
+        return replace(facts, noise=noise, unpublished=budget.unpublished)
 
     def _remember(self, choices: Mapping[str, Choice], server_round: int) -> None:
         """Keep the texts of the chosen compressors; log those whose method is not that of the round before."""
@@ -204,35 +192,29 @@ class LinkCompressors:
         if news:
             log(INFO, "fedcomp: round %d: auto() chooses %s", server_round, "; ".join(news))
 
-    def reach(self, nodes: Sequence[int]) -> None:
-        """Count `nodes` among those that get a message between two versions."""
-        self._reached |= set(nodes)
-
     def end_round(self, replies: Sequence[ValidatedReply], change: Vector, publisher: Publisher, changed: int) -> None:
         """Measure a round: its `replies`, and what `publisher` made of their `change`.
 
         The updates change tensors of `changed` entries.
         """
-        measured, memory = self._measured, publisher.memory
+        measured = self._measured
         measured.changed = max(measured.changed, changed)
         if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
             shares = [weight / max(weights) for weight in weights]  # squares of tiny weights would be 0
             measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
         if self._chosen or str(self.uplink) == measured.uplink:
-            self._measure_noise(replies, change, publisher.replica.vector)
-        # The most so far: a server that restarts has forgotten which nodes evaluated after its checkpoint.
-        measured.reached, self._reached = max(measured.reached, len(self._reached)), set()
+            self._measure(replies, change, publisher)
         balance = {"fetched": measured.fetched, "sent": measured.sent, "participation": self._participation}
-        chosen = self._chosen and RESIDUAL in self.downlink.memory.vectors
-        if chosen and self.num_rounds and (size := _norm(change)):
-            measured.boost = next_boost(measured.boost, _norm(memory[RESIDUAL]) / size, self.num_rounds, **balance)
         if self._balance:
             measured.share = next_share(measured.share, balance=self._balance, **balance)
             self._log.watch(self._round, self.downlink, measured.share, self._balance, **balance)
 
-    def _measure_noise(self, replies: Sequence[ValidatedReply], change: Vector, published: Vector) -> None:
-        """Measure the errors of the updates, and compare those of the cross-polytope with those of Gaussian entries."""
-        measured = self._measured
+    def _measure(self, replies: Sequence[ValidatedReply], change: Vector, publisher: Publisher) -> None:
+        """Measure the errors of the updates and of the version, and how far the model has moved.
+
+        The errors of the cross-polytope are compared with those of Gaussian entries.
+        """
+        measured, residual = self._measured, publisher.memory.get(RESIDUAL)
         found = [reply.update.expected_noise for reply in replies if reply.update is not None]
         norms, errors = np.array([each for each in found if each is not None and each[0]] or [(0.0, 0.0)]).T
         norm, error = float(np.median(norms)), float(np.median(errors))  # no few nodes decide
@@ -242,12 +224,17 @@ class LinkCompressors:
             measured.gain = min(max(kept, 1 / MAX_GAIN), MAX_GAIN)
         if self._here is None:
             return
-        before, self._here, step = self._here, sketch(published), sketch(change)
-        if norm:
-            noise = error / max(1.0, measured.evenness * len(replies))
-            if RESIDUAL not in self.downlink.memory.vectors:
-                noise += _squared(self._here - before - step)
-            measured.budget.add(self._here, noise=noise, norm=norm, step=_squared(step))
+        before, self._here, step = self._here, sketch(publisher.replica.vector), sketch(change)
+        averaged = max(1.0, measured.evenness * len(replies))
+        noise, left = error / averaged, 0.0
+        if residual is None:
+            noise += _squared(self._here - before - step)
+        else:
+            self._here += sketch(residual)
+            left = float(np.einsum("i,i->", residual, residual, dtype=np.float64))
+        if not self._mean_is_step:
+            norm = noise = 0.0  # errors do not add up in the model
+        measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, residual=left)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
@@ -259,7 +246,7 @@ class LinkCompressors:
         Without a choice in `state`, a residual in `memory` was left by a compressor that the user named: STC sends it.
         Raises `CorruptError` for values that `state` does not return.
         """
-        self._reached, self._here = set(), None
+        self._here = None
         known = asdict(Measurements())
         try:
             budget = NoiseBudget(**state.get("budget", {}))
@@ -270,12 +257,10 @@ class LinkCompressors:
             )
             for text in filter(None, (measured.uplink, measured.downlink)):
                 parse(text)
-            check_range("boost", measured.boost, least=MIN_BOOST, most=MAX_BOOST)
             check_range("evenness", measured.evenness, above=0, most=1 + 1e-9)
             check_range("share", measured.share, least=0, most=1)
             check_range("fetched", measured.fetched, least=0)
             check_range("sent", measured.sent, least=0)
-            check_int("reached", measured.reached, 0, 2**63 - 1)
             check_int("changed", measured.changed, 0, 2**63 - 1)
             check_range("gain", measured.gain, least=1 / MAX_GAIN, most=MAX_GAIN)
         except (AttributeError, TypeError, ValueError) as error:
@@ -283,11 +268,6 @@ class LinkCompressors:
         if not measured.uplink and not measured.downlink and RESIDUAL in memory and memory[RESIDUAL].any():
             measured.uplink = measured.downlink = str(stc())
         self._measured = measured
-
-
-def _norm(vector: Vector) -> float:
-    """Return the l2 norm, without overflow."""
-    return math.sqrt(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))
 
 
 def _squared(numbers: Sketch) -> float:

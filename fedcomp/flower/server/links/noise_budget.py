@@ -1,4 +1,4 @@
-"""How much noise compression may add to the published model, measured against how far the model has moved by learning.
+"""How much noise compression may add to the model, measured against how far it has moved by learning, and against sampling.
 
 Independent errors of messages add up in the model like a random walk, nearly orthogonal to what it learns.  So the squared
 distance from the first model is the squared displacement by learning plus the noise.  The server knows the distance from its
@@ -20,11 +20,17 @@ MIN_NOISE, MAX_NOISE = 0.02, 3.0
 
 With more than the largest, training itself diverged in trials, however far the model had moved.
 """
+SAMPLING_FACTOR = 1.5
+"""Noise of this many times the sampling noise is always allowed: training forgets both, and the sampling noise costs more."""
 RESERVE = 0.1
 """Noise is spread over the rounds to come and over this share of all rounds, because the last noise cannot be corrected."""
 KEPT_NORM, KEPT_GROWTH = 0.7, 0.9
 """The weight of the earlier norms, and of the earlier growth, when those of a round are measured."""
+MAX_EXPONENT = 0.5
+"""The displacement is expected to grow no faster than with this power of the rounds: most models slow down."""
 
+TINY = 1e-30
+"""The least displacement that something is divided by."""
 Sketch = NDArray[np.float64]
 """float64 (SKETCH,): sums of a vector's entries."""
 
@@ -35,30 +41,41 @@ class NoiseBudget:
 
     Attributes:
         first: The sketch of the model from which distances count; empty before the first round.
+        last: The sketch of the change of the last round; empty before the first round.
         noise: The sum of the squared errors that the rounds have added.
         displacement: The squared distance from the first model, without the noise.
         growth: By how much `displacement` grows in a round, in the last rounds.
         norm: The squared norm of an update, in the last rounds; 0 if it is unknown.
-        step: The squared norm of the change of a round, in the last rounds.
+        sampling: The squared error of a round's mean because other nodes or batches could have been drawn, in the last rounds;
+            an estimate, which may be below 0.
+        residual: The squared norm of the change that is not published yet.
         rounds: The number of measured rounds.
     """
 
     first: list[float] = field(default_factory=list[float])
+    last: list[float] = field(default_factory=list[float])
     noise: float = 0.0
     displacement: float = 0.0
     growth: float = 0.0
     norm: float = 0.0
-    step: float = 0.0
+    sampling: float = 0.0
+    residual: float = 0.0
     rounds: int = 0
 
-    def add(self, here: Sketch, *, noise: float, norm: float, step: float) -> None:
-        """Take in a round that ended with the model of the sketch `here`, and added `noise`.
+    def add(
+        self, here: Sketch, change: Sketch, *, noise: float, norm: float, averaged: float, residual: float = 0.0
+    ) -> None:
+        """Take in a round that ended with the model of the sketch `here`, all of its change included, and added `noise`.
 
-        `norm` is the squared norm of an update, and `step` that of the change of the model.
+        `change` is the sketch of what the mean of `averaged` updates, of squared norm `norm`, changed.  Of all changes so far,
+        a part of squared norm `residual` is not published yet.
         """
-        kept = KEPT_NORM if self.rounds else 0.0
+        # Changes of two rounds differ by twice the noise of one.  Independent updates have no more than the share `averaged`.
+        differ = math.dist(change, self.last) ** 2 / 2 - noise if self.last else 0.0
+        kept = KEPT_NORM if self.norm else 0.0
         self.norm = kept * self.norm + (1 - kept) * norm
-        self.step = kept * self.step + (1 - kept) * step
+        self.sampling = kept * self.sampling + (1 - kept) * min(differ, norm / averaged)
+        self.last, self.residual = change.tolist(), residual
         self.noise += noise
         self.rounds += 1
         displacement = max(0.0, math.dist(here, self.first) ** 2 - self.noise)
@@ -69,24 +86,33 @@ class NoiseBudget:
     def share(self, rounds_left: int, most: float) -> float:
         """Return the noise that each of `rounds_left` rounds may add, over the squared norm of an update; 0 if it is unknown.
 
-        In the end, the noise is `most` times the displacement, which is expected to grow as in the last rounds.
+        In the end, the noise is `most` times the displacement, which is expected to grow with a power of the rounds, as in the
+        last rounds.  Noise that is small beside the sampling noise may be added in any case.
         """
         if not self.norm:
             return 0.0
-        last = self.displacement + max(0.0, self.growth) * rounds_left
+        exponent = min(max(0.0, self.growth) * self.rounds / max(self.displacement, TINY), MAX_EXPONENT)
+        last = self.displacement * math.pow(1 + rounds_left / self.rounds, exponent)
         left = most * last - self.noise
         share = left / (rounds_left + RESERVE * (self.rounds + rounds_left)) / self.norm
-        return min(max(share, MIN_NOISE), MAX_NOISE)
+        return min(max(share, SAMPLING_FACTOR * self.sampling / self.norm, MIN_NOISE), MAX_NOISE)
+
+    @property
+    def unpublished(self) -> float:
+        """`residual` over `displacement`."""
+        return self.residual / max(self.displacement, TINY)
 
     def check(self) -> None:
         """Raise `ValueError` or `TypeError` for values that `add` does not leave."""
-        if len(self.first) not in (0, SKETCH):
-            raise ValueError(f"a sketch of {len(self.first)} numbers; it has {SKETCH}")
-        for name in ("noise", "displacement", "norm", "step"):
+        for numbers in (self.first, self.last):
+            if len(numbers) not in (0, SKETCH):
+                raise ValueError(f"a sketch of {len(numbers)} numbers; it has {SKETCH}")
+            for number in numbers:
+                check_range("sketch", number)
+        for name in ("noise", "displacement", "norm", "residual"):
             check_range(name, getattr(self, name), least=0)
         check_range("growth", self.growth)
-        for number in self.first:
-            check_range("first", number)
+        check_range("sampling", self.sampling)
         check_int("rounds", self.rounds, 1 if self.norm else 0, 2**63 - 1)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core import BLOCK_ENTRIES, Vector
-from fedcomp.flower.server.links.noise_budget import MAX_NOISE, MIN_NOISE, SKETCH, NoiseBudget, sketch
+from fedcomp.flower.server.links.noise_budget import MAX_NOISE, MIN_NOISE, SAMPLING_FACTOR, SKETCH, NoiseBudget, sketch
 
 
 def normal(n: int, seed: int = 0) -> Vector:
@@ -16,8 +16,9 @@ def walked(rounds: int, *, step: float = 1.0, noise: float = 0.0, norm: float = 
     direction, model = normal(n) / np.sqrt(n), np.zeros(n, np.float32)
     budget = NoiseBudget(first=sketch(model).tolist())
     for number in range(rounds):
-        model += step * direction + np.sqrt(noise / n) * normal(n, number + 1)
-        budget.add(sketch(model), noise=noise, norm=norm, step=step**2)
+        change = step * direction + np.sqrt(noise / n) * normal(n, number + 1)
+        model += change
+        budget.add(sketch(model), sketch(change), noise=noise, norm=norm, averaged=5.0)
     return budget
 
 
@@ -50,37 +51,62 @@ def test_nothing_is_known_before_the_first_round() -> None:
 
 def test_more_displacement_and_less_noise_so_far_allow_more_noise() -> None:
     def share(**changes: float) -> float:
-        values = {"noise": 5.0, "displacement": 100.0, "growth": 2.0, "norm": 10.0, "step": 1.0} | changes
-        return NoiseBudget([0.0] * SKETCH, rounds=20, **values).share(50, 1.0)
+        values = {"noise": 5.0, "displacement": 100.0, "growth": 2.0, "norm": 10.0} | changes
+        return NoiseBudget([0.0] * SKETCH, [0.0] * SKETCH, rounds=20, **values).share(50, 1.0)
 
     assert MIN_NOISE < share() < MAX_NOISE
     assert share(displacement=120.0) > share() > share(noise=20.0)
     assert share(growth=3.0) > share() > share(norm=11.0)
     assert share(growth=-3.0) == share(growth=0.0), "a model that comes back is not expected to go on so"
-    budget = NoiseBudget([0.0] * SKETCH, 5.0, 100.0, 2.0, 10.0, 1.0, 20)
+    budget = NoiseBudget([0.0] * SKETCH, noise=5.0, displacement=100.0, growth=2.0, norm=10.0, rounds=20)
     assert budget.share(50, 1.0) > budget.share(50, 0.5), "a shorter run may have less"
     assert budget.share(50, 0.001) == MIN_NOISE
     assert budget.share(50, 1e6) == MAX_NOISE
+    assert share(sampling=1.0) == share(), "less than what is left"
+    assert share(sampling=10.0) == SAMPLING_FACTOR, "and more: 10 times the norm of 10"
+    assert share(sampling=1e6) == MAX_NOISE
 
 
 def test_the_noise_that_is_left_is_spread_over_the_rounds_to_come_and_a_reserve() -> None:
-    """By hand: the displacement will be 100 + 50 * 2, so 200 - 5 are left for 50 rounds and a tenth of 70, of 10 each."""
-    budget = NoiseBudget([0.0] * SKETCH, noise=5.0, displacement=100.0, growth=2.0, norm=10.0, step=1.0, rounds=20)
-    assert budget.share(50, 1.0) == pytest.approx(195 / 57 / 10)
+    """By hand: with the power 0.4 of the rounds, 100 becomes 100 * 3.5**0.4; all but 5 is left for 50 rounds and 7 more."""
+    budget = NoiseBudget([0.0] * SKETCH, noise=5.0, displacement=100.0, growth=2.0, norm=10.0, rounds=20)
+    assert budget.share(50, 1.0) == pytest.approx((100 * 3.5**0.4 - 5) / 57 / 10)
+    budget.growth = 9.0
+    assert budget.share(50, 1.0) == pytest.approx((100 * 3.5**0.5 - 5) / 57 / 10), "a straight line does not go on"
 
 
 def test_what_is_measured_is_a_mean_over_some_rounds() -> None:
     budget = NoiseBudget([0.0] * SKETCH)
     here = np.zeros(SKETCH)
     here[0] = 1.0
-    budget.add(here, noise=0.0, norm=4.0, step=2.0)
-    assert (budget.norm, budget.step, budget.displacement, budget.growth) == (4.0, 2.0, 1.0, 1.0)
-    budget.add(here, noise=0.0, norm=8.0, step=4.0)
-    assert (budget.norm, budget.step) == pytest.approx((0.7 * 4 + 0.3 * 8, 0.7 * 2 + 0.3 * 4))
+    budget.add(here, here, noise=0.0, norm=4.0, averaged=2.0, residual=0.3)
+    assert (budget.norm, budget.displacement, budget.growth) == (4.0, 1.0, 1.0)
+    assert budget.unpublished == 0.3
+    budget.add(here, here, noise=0.0, norm=8.0, averaged=2.0)
+    assert budget.norm == pytest.approx(0.7 * 4 + 0.3 * 8)
     assert budget.growth == pytest.approx(0.5), "the mean of two rounds"
+    assert budget.unpublished == 0
     for _ in range(20):
-        budget.add(here, noise=0.0, norm=8.0, step=4.0)
+        budget.add(here, here, noise=0.0, norm=8.0, averaged=2.0)
     assert 0.01 < budget.growth < 0.1
+
+
+def test_rounds_without_a_known_norm_do_not_count_in_the_mean() -> None:
+    budget, here = NoiseBudget([0.0] * SKETCH), np.ones(SKETCH)
+    for norm in (0.0, 0.0, 8.0):
+        budget.add(here, here, noise=0.0, norm=norm, averaged=2.0)
+    assert budget.norm == 8
+
+
+@pytest.mark.parametrize("noise", [0.0, 10.0])
+@pytest.mark.parametrize(("spread", "expected"), [(0.0, 0.0), (0.1, 0.1), (9.0, 0.4)])
+def test_the_sampling_noise_is_half_of_what_two_changes_differ_by(noise: float, spread: float, expected: float) -> None:
+    """Without the noise of compression, and at most that of independent updates, here five of squared norm 2."""
+    n, budget = 20_000, NoiseBudget([0.0] * SKETCH)
+    for number in range(60):
+        change = normal(n) / np.sqrt(n) + np.sqrt((noise + spread) / n) * normal(n, number + 1)
+        budget.add(sketch(normal(n)), sketch(change), noise=noise, norm=2.0, averaged=5.0)
+    assert budget.sampling == pytest.approx(expected, abs=0.02 if not noise else 0.3)
 
 
 @pytest.mark.parametrize("most", [0.3, 1.0])
@@ -89,19 +115,21 @@ def test_a_run_ends_with_the_noise_that_it_may_have(most: float, power: float) -
     """However the displacement grows: like that of a random walk that slows down, of a random walk, or of a straight line."""
     rounds, norm, n = 100, 1.0, 20_000
     direction, spread = normal(n) / np.linalg.norm(normal(n)), np.zeros(n)
-    budget = NoiseBudget(first=sketch(np.zeros(n, np.float32)).tolist())
+    model = np.zeros(n, np.float32)
+    budget = NoiseBudget(first=sketch(model).tolist())
     for number in range(1, rounds + 1):
         noise = budget.share(rounds - number + 1, most) * norm or 0.1
         spread += np.sqrt(noise / n) * normal(n, number)
-        model = (10 * (number / rounds) ** (power / 2) * direction + spread).astype(np.float32)
-        budget.add(sketch(model), noise=noise, norm=norm, step=norm)
+        before, model = model, (10 * (number / rounds) ** (power / 2) * direction + spread).astype(np.float32)
+        budget.add(sketch(model), sketch(model - before), noise=noise, norm=norm, averaged=10.0)
     assert 0.6 * most < budget.noise / 10**2 < 1.2 * most
 
 
 @pytest.mark.parametrize(
     "damage",
     [{"first": [0.0]}, {"first": [float("nan")] * SKETCH}, {"noise": -1.0}, {"displacement": float("inf")}, {"norm": -1.0},
-     {"growth": float("nan")}, {"rounds": 0}, {"step": "x"}],
+     {"growth": float("nan")}, {"rounds": 0}, {"norm": "x"}, {"last": [0.0]}, {"sampling": float("inf")},
+     {"residual": float("nan")}],
 )  # fmt: skip
 def test_damage_is_refused(damage: dict[str, object]) -> None:
     good = {
@@ -110,7 +138,6 @@ def test_damage_is_refused(damage: dict[str, object]) -> None:
         "displacement": 1.0,
         "growth": 1.0,
         "norm": 1.0,
-        "step": 1.0,
         "rounds": 3,
     }
     NoiseBudget(**good).check()  # type: ignore[arg-type]
