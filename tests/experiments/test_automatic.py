@@ -35,7 +35,24 @@ RUNS = (
 
 def test_the_best_fixed_method_is_the_cheapest_within_half_a_point_of_dense() -> None:
     (line,) = compare(results(*RUNS)).rows
-    assert line == ("logistic", "25 %", "10", "1", "90.0 %", "-0.1", "12.5", "fine", "10.0", "0.80")
+    assert line == ("x", "x", "logistic", "25 %", "10", "1", "90.0 %", "-0.1", "12.5", "fine", "10.0", "0.80")
+
+
+def test_the_accuracy_is_the_mean_over_the_last_fifth_of_the_rounds() -> None:
+    early = [("dense", 0, 8, 0.1, 800), ("fine", 0, 8, 0.1, 80), ("auto, 10 rounds", 0, 8, 0.1, 64)]
+    assert compare(results(*RUNS, *early)).rows == compare(results(*RUNS)).rows, "eight tenths are not the last fifth"
+    late = [("fine", 0, 9, 0.880, 90), ("coarse", 0, 9, 0.910, 9), ("dense", 0, 9, 0.900, 900)]
+    (line,) = compare(results(*late, *RUNS)).rows
+    assert line[8:] == ("12.5", "coarse", "100.0", "8.00"), (
+        "0.888 is more than half a point below 0.900, and 0.900 is not"
+    )
+
+
+def test_data_and_partitions_are_lines_of_their_own() -> None:
+    other = results(*RUNS).assign(partition="iid", dataset="digits")
+    first, second = compare(pd.concat([results(*RUNS), other])).rows
+    assert (first[:2], second[:2]) == (("digits", "iid"), ("x", "x"))
+    assert first[2:] == second[2:]
 
 
 def test_only_seeds_that_all_methods_have_count() -> None:
@@ -49,7 +66,7 @@ def test_the_gap_has_its_standard_error_over_the_seeds() -> None:
         for method, _, number, accuracy, sent in RUNS
     ]
     (line,) = compare(results(*RUNS, *more)).rows
-    assert line[3:6] == ("2", "90.5 %", "-0.6 ± 0.5"), "-0.1 and -1.1"
+    assert line[5:8] == ("2", "90.5 %", "-0.6 ± 0.5"), "-0.1 and -1.1"
 
 
 def test_a_run_that_diverged_has_lost_its_accuracy_from_there_on() -> None:
@@ -57,7 +74,7 @@ def test_a_run_that_diverged_has_lost_its_accuracy_from_there_on() -> None:
     assert compare(results(*RUNS, cheap)).rows == compare(results(*RUNS)).rows, "it is not the best"
     lost = ("auto, 10 rounds", 0, 7, math.nan, 1)
     (line,) = compare(results(*RUNS[:3], lost)).rows
-    assert line[5] == "-90.0"
+    assert line[7] == "-90.0"
 
 
 def test_tables_without_a_comparison_and_missing_files_are_one_sentence(
