@@ -38,6 +38,12 @@ FIRST_CONTACT_SHARE = 0.3
 """A node's first message holds the exact model; this share of its cost buys precision in the node's other messages."""
 MEAN_ERROR = 0.2
 """Until noise is measured: the squared error of a round's mean, as a share of an update's squared norm.  Errors average out."""
+VERSION_ERROR, MAX_VERSION_ERROR = 0.5, 3.0
+"""Until noise is measured, the squared error of a version: at most the first share of an update's squared norm, and the second
+of the version's own.
+
+The mean of k updates changes the model less than one update does, so the first share counts k times.
+"""
 NOISE_SHARE, MAX_NOISE_SHARE = 0.7, 1.4
 """The noise that a run of 100 rounds of a large model may have in the end, over the squared distance that it moved by learning.
 
@@ -46,20 +52,19 @@ still fast.
 """
 SMALL_MODEL = 4400.0
 """Models of fewer entries allow less noise, in proportion: more of it falls on directions that matter."""
+SAMPLING_FACTOR = 1.5
+"""Noise of this many times the sampling noise is always allowed: training forgets both, and the sampling noise costs more."""
 MANY_ROUNDS = 100
 MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 12.0
 """How often a node sends each entry in a run, on average, with error feedback."""
-MIN_ROUNDS = 5
+MIN_ROUNDS = 30
 """Error feedback on the server needs this many rounds."""
 SENDS_BY_SERVER = 1.0
 """How often the server sends each entry in a run, on average, if its residual is as large as it may be."""
-RESIDUAL_SHARE, RESIDUAL_POWER = 0.2, 0.5
-"""The change that is not published yet, over the squared distance that the model moved, in a run of 100 rounds or more.
-
-It is less in shorter runs: with this power of the rounds.
-"""
+RESIDUAL_SHARE = 0.2
+"""The squared norm of the change that is not published yet, over the squared distance that the model moved, in long runs."""
 MIN_FACTOR, MAX_FACTOR = 1 / 8, 64.0
 """The bounds of the factor by which a smaller or a larger residual changes the density."""
 MAX_DENSITY = 0.25
@@ -78,7 +83,8 @@ def auto() -> Parts:
       to the model, and keeps it small beside the distance that the model has moved, and beside the noise of sampling.  If the
       strategy does more than average, the bits follow from the number of averaged updates, and nodes that often take part use
       STC.
-    * Versions: STC, with a density that keeps what is not published yet small beside the distance that the model has moved.
+    * Versions: in runs of fewer than 30 rounds the same.  In longer ones STC, with a density that keeps what is not published
+      yet small beside the distance that the model has moved.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -98,9 +104,9 @@ class RoundFacts:
 
     `measurable` says that the strategy's step is the mean of the updates, so that errors add up in the model.
     `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
-    (`NoiseBudget.share`), and `unpublished` the squared norm of the server's residual over the squared distance that the model
-    has moved (`NoiseBudget.unpublished`); both are 0 before they are measured.  With `shared_start`, nodes make the first model
-    themselves.
+    (`NoiseBudget.share`), `step` the squared norm of a round's change over the same, and `unpublished` the squared norm of the
+    server's residual over the squared distance that the model has moved; all three are 0 before they are measured.
+    With `both`, updates and versions add noise, and share it.  With `shared_start`, nodes make the first model themselves.
     """
 
     n: int
@@ -113,6 +119,8 @@ class RoundFacts:
     gain: float = 1.0
     measurable: bool = True
     noise: float = 0.0
+    step: float = 0.0
+    both: bool = True
     unpublished: float = 0.0
     shared_start: bool = False
 
@@ -144,20 +152,59 @@ class RoundFacts:
         return min(1.0, math.sqrt(self.num_rounds / MANY_ROUNDS))
 
     @property
+    def feedback(self) -> bool:
+        """Whether the run is long enough for error feedback on the server."""
+        return self.num_rounds >= MIN_ROUNDS
+
+    @property
     def noise_share(self) -> float:
         """The noise that the model may have in the end, over the squared distance that it moved by learning."""
-        share = min(NOISE_SHARE * math.sqrt(self.num_rounds / MANY_ROUNDS), MAX_NOISE_SHARE)
-        return share * min(1.0, self.learning / SMALL_MODEL)
+        return min(NOISE_SHARE * math.sqrt(self.num_rounds / MANY_ROUNDS), MAX_NOISE_SHARE) * self._size
+
+    @property
+    def sampling_share(self) -> float:
+        """The noise that a round may add in any case, over the sampling noise."""
+        return SAMPLING_FACTOR * self._size if self.feedback else 0.0
 
     @property
     def residual_share(self) -> float:
         """The squared norm that the server's residual may have, over the squared distance that the model moved by learning."""
-        return RESIDUAL_SHARE * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), RESIDUAL_POWER)
+        return RESIDUAL_SHARE * min(1.0, self.num_rounds / MANY_ROUNDS) * self._size
 
     @property
     def uplink_error(self) -> float:
         """The squared error that an update may have, over its squared norm."""
-        return self.averaged * (self.noise or MEAN_ERROR * self.tolerance)
+        if not self.noise:
+            return MEAN_ERROR * self.averaged * self.tolerance
+        return self.noise * self.averaged * self._uplink_share
+
+    @property
+    def downlink_error(self) -> float:
+        """The squared error that a version may have, over its squared norm."""
+        if not self.noise:
+            return min(VERSION_ERROR * self.averaged, MAX_VERSION_ERROR) * self.tolerance
+        return self.noise * (1 - self._uplink_share if self.both else 1.0) / self._step
+
+    @property
+    def _size(self) -> float:
+        """What a small model allows, as a share of what a large one allows."""
+        return min(1.0, self.learning / SMALL_MODEL)
+
+    @property
+    def _uplink_share(self) -> float:
+        """The share of the noise that updates add, with which both links together take the fewest bits.
+
+        Bits fall with the inverse of an error.  A version of squared norm `step` is fetched by 1 / `participation` messages,
+        and an update is one of `averaged`: the bits are 1 / (averaged u) + step / (participation v) for the shares u and v.
+        """
+        if not self.both:
+            return 1.0
+        return 1 / (1 + math.sqrt(self.averaged * self._step / self.participation))
+
+    @property
+    def _step(self) -> float:
+        """`step`, above 0 even if the updates of a round cancel each other."""
+        return max(self.step, 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +240,21 @@ def choose_downlink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
     """Return the compressor of the version that a round publishes; `keep_stc` has the same meaning as in `choose_uplink`."""
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
-    if facts.num_rounds < MIN_ROUNDS and not keep_stc:
-        return Choice(eden(MAX_EDEN_BITS), "the run is too short for later versions to bring what one leaves out")
-    excess = facts.unpublished / facts.residual_share if facts.unpublished else 1.0
-    density = SENDS_BY_SERVER / facts.num_rounds * min(max(excess, MIN_FACTOR), MAX_FACTOR)
-    return _stc(density, "later versions bring what one leaves out, and little is left out")
+    if facts.feedback or keep_stc:
+        excess = facts.unpublished / facts.residual_share if facts.unpublished else 1.0
+        density = SENDS_BY_SERVER / facts.num_rounds * min(max(excess, MIN_FACTOR), MAX_FACTOR)
+        return _stc(density, "later versions bring what one leaves out, and little is left out")
+    if facts.server_round >= facts.num_rounds:
+        return Choice(
+            eden(MAX_EDEN_BITS), "the last version is the result of the run, and nothing can correct it later"
+        )
+    first = facts.first_contacts
+    returning = (1 - first) / facts.participation  # deltas that a message brings on average
+    least = {
+        _version(facts): eden_bits(facts.downlink_error),
+        _first(first): FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9),
+    } | _small(facts)
+    return _unbiased(least)
 
 
 def eden_bits(error: float) -> float:
@@ -239,6 +296,14 @@ def _mean(facts: RoundFacts) -> str:
     return f"a round averages {facts.averaged:.3g} updates, whose errors mostly cancel"
 
 
+def _version(facts: RoundFacts) -> str:
+    if facts.noise:
+        return "this much noise is small beside the distance that the model has moved"
+    if facts.averaged < 1.5:
+        return "a version must stay close to the update that it is made of"
+    return f"a version averages {facts.averaged:.3g} updates, and an error in it changes the model little"
+
+
 def _small(facts: RoundFacts) -> dict[str, float]:
     """Return the reason and the bits of a small model, until noise is measured."""
     if facts.noise:
@@ -260,7 +325,7 @@ def _stc(density: float, reason: str) -> Choice:
     return Choice(stc(_rounded(min(density, MAX_DENSITY))), reason)
 
 
-def _unbiased(least: Mapping[str, float], gain: float) -> Choice:
+def _unbiased(least: Mapping[str, float], gain: float = 1.0) -> Choice:
     """Return EDEN with the largest of these numbers of bits, or the cross-polytope with the same error if that is below one.
 
     `least` maps reasons to numbers of bits.

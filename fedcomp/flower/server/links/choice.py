@@ -145,12 +145,14 @@ class LinkCompressors:
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
         if downlink == AUTO:
-            choices["downlink"] = choose_downlink(facts, keep_stc=_is_stc(measured.downlink))
+            known = replace(facts, both=uplink == AUTO)
+            choices["downlink"] = choose_downlink(known, keep_stc=_is_stc(measured.downlink))
             self.downlink = choices["downlink"].compressor
         elif downlink.name == BALANCED:
             measured.share = measured.share or first_share(facts.participation)
             self.downlink, self._balance = with_share(downlink, measured.share), balance_of(downlink)
         if uplink == AUTO:
+            facts = replace(facts, both=self._chosen and RESIDUAL not in self.downlink.memory.vectors)
             choices["uplink"] = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
             self.uplink = choices["uplink"].compressor
         self._remember(choices, server_round)
@@ -176,8 +178,10 @@ class LinkCompressors:
         if self._here is None:
             self._here = sketch(vector)
             budget.first = budget.first or self._here.tolist()
-        noise = budget.share(max(1, facts.num_rounds - self._round + 1), facts.noise_share)
-        return replace(facts, noise=noise, unpublished=budget.unpublished)
+        left = max(1, facts.num_rounds - self._round + 1)
+        noise = budget.share(left, facts.noise_share, facts.sampling_share)
+        step = budget.step / budget.norm if noise else 0.0
+        return replace(facts, noise=noise, step=step, unpublished=budget.unpublished)
 
     def _remember(self, choices: Mapping[str, Choice], server_round: int) -> None:
         """Keep the texts of the chosen compressors; log those whose method is not that of the round before."""

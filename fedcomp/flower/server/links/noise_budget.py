@@ -20,8 +20,6 @@ MIN_NOISE, MAX_NOISE = 0.02, 3.0
 
 With more than the largest, training itself diverged in trials, however far the model had moved.
 """
-SAMPLING_FACTOR = 1.5
-"""Noise of this many times the sampling noise is always allowed: training forgets both, and the sampling noise costs more."""
 RESERVE = 0.1
 """Noise is spread over the rounds to come and over this share of all rounds, because the last noise cannot be corrected."""
 KEPT_NORM, KEPT_GROWTH = 0.7, 0.9
@@ -46,6 +44,7 @@ class NoiseBudget:
         displacement: The squared distance from the first model, without the noise.
         growth: By how much `displacement` grows in a round, in the last rounds.
         norm: The squared norm of an update, in the last rounds; 0 if it is unknown.
+        step: The squared norm of the change of a round, in the last rounds.
         sampling: The squared error of a round's mean because other nodes or batches could have been drawn, in the last rounds;
             an estimate, which may be below 0.
         residual: The squared norm of the change that is not published yet.
@@ -58,6 +57,7 @@ class NoiseBudget:
     displacement: float = 0.0
     growth: float = 0.0
     norm: float = 0.0
+    step: float = 0.0
     sampling: float = 0.0
     residual: float = 0.0
     rounds: int = 0
@@ -74,6 +74,7 @@ class NoiseBudget:
         differ = math.dist(change, self.last) ** 2 / 2 - noise if self.last else 0.0
         kept = KEPT_NORM if self.norm else 0.0
         self.norm = kept * self.norm + (1 - kept) * norm
+        self.step = kept * self.step + (1 - kept) * float(change @ change)
         self.sampling = kept * self.sampling + (1 - kept) * min(differ, norm / averaged)
         self.last, self.residual = change.tolist(), residual
         self.noise += noise
@@ -83,11 +84,11 @@ class NoiseBudget:
         self.growth = kept * self.growth + (1 - kept) * (displacement - self.displacement)
         self.displacement = displacement
 
-    def share(self, rounds_left: int, most: float) -> float:
+    def share(self, rounds_left: int, most: float, always: float = 0.0) -> float:
         """Return the noise that each of `rounds_left` rounds may add, over the squared norm of an update; 0 if it is unknown.
 
         In the end, the noise is `most` times the displacement, which is expected to grow with a power of the rounds, as in the
-        last rounds.  Noise that is small beside the sampling noise may be added in any case.
+        last rounds.  Noise of `always` times the sampling noise may be added in any case.
         """
         if not self.norm:
             return 0.0
@@ -95,7 +96,7 @@ class NoiseBudget:
         last = self.displacement * math.pow(1 + rounds_left / self.rounds, exponent)
         left = most * last - self.noise
         share = left / (rounds_left + RESERVE * (self.rounds + rounds_left)) / self.norm
-        return min(max(share, SAMPLING_FACTOR * self.sampling / self.norm, MIN_NOISE), MAX_NOISE)
+        return min(max(share, always * self.sampling / self.norm, MIN_NOISE), MAX_NOISE)
 
     @property
     def unpublished(self) -> float:
@@ -109,7 +110,7 @@ class NoiseBudget:
                 raise ValueError(f"a sketch of {len(numbers)} numbers; it has {SKETCH}")
             for number in numbers:
                 check_range("sketch", number)
-        for name in ("noise", "displacement", "norm", "residual"):
+        for name in ("noise", "displacement", "norm", "step", "residual"):
             check_range(name, getattr(self, name), least=0)
         check_range("growth", self.growth)
         check_range("sampling", self.sampling)
