@@ -45,7 +45,7 @@ of the version's own.
 The mean of k updates changes the model less than one update does, so the first share counts k times.
 """
 NOISE_SHARE, MAX_NOISE_SHARE = 0.7, 1.4
-"""The noise that a run of 100 rounds of a large model may have in the end, over the squared distance that it moved by learning.
+"""The noise that a run of 50 to 100 rounds of a large model may have in the end, over the squared distance that it moved.
 
 It grows with the square root of the rounds, up to the second number, and shorter runs allow less: they end while learning is
 still fast.
@@ -159,7 +159,8 @@ class RoundFacts:
     @property
     def noise_share(self) -> float:
         """The noise that the model may have in the end, over the squared distance that it moved by learning."""
-        return min(NOISE_SHARE * math.sqrt(self.num_rounds / MANY_ROUNDS), MAX_NOISE_SHARE) * self._size
+        share = min(self.tolerance, NOISE_SHARE) * max(1.0, math.sqrt(self.num_rounds / MANY_ROUNDS))
+        return min(share, MAX_NOISE_SHARE) * self._size
 
     @property
     def sampling_share(self) -> float:
