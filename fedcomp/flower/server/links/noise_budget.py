@@ -24,8 +24,11 @@ RESERVE = 0.1
 """Noise is spread over the rounds to come and over this share of all rounds, because the last noise cannot be corrected."""
 KEPT_NORM, KEPT_GROWTH = 0.7, 0.9
 """The weight of the earlier norms, and of the earlier growth, when those of a round are measured."""
-MAX_EXPONENT = 0.5
-"""The displacement is expected to grow no faster than with this power of the rounds: most models slow down."""
+MAX_EXPONENT, LONG_RUN = 0.5, 100
+"""In a run of the second number of rounds or more, the displacement is expected to grow at most with this power of the rounds.
+
+Most models slow down.  The shorter a run, the closer this power is to 1.
+"""
 
 TINY = 1e-30
 """The least displacement that something is divided by."""
@@ -92,7 +95,8 @@ class NoiseBudget:
         """
         if not self.norm:
             return 0.0
-        exponent = min(max(0.0, self.growth) * self.rounds / max(self.displacement, TINY), MAX_EXPONENT)
+        most_exponent = math.pow(MAX_EXPONENT, min(1.0, (self.rounds + rounds_left) / LONG_RUN))
+        exponent = min(max(0.0, self.growth) * self.rounds / max(self.displacement, TINY), most_exponent)
         last = self.displacement * math.pow(1 + rounds_left / self.rounds, exponent)
         left = most * last - self.noise
         share = left / (rounds_left + RESERVE * (self.rounds + rounds_left)) / self.norm
