@@ -24,10 +24,10 @@ RESERVE = 0.1
 """Noise is spread over the rounds to come and over this share of all rounds, because the last noise cannot be corrected."""
 KEPT_NORM, KEPT_GROWTH = 0.7, 0.9
 """The weight of the earlier norms, and of the earlier growth, when those of a round are measured."""
-MAX_EXPONENT, LONG_RUN = 0.5, 100
-"""In a run of the second number of rounds or more, the displacement is expected to grow at most with this power of the rounds.
+MAX_EXPONENT, SHORT_RUN = 0.5, 30
+"""The displacement is expected to grow at most with this power of the rounds: most models slow down.
 
-Most models slow down.  The shorter a run, the closer this power is to 1.
+In a run of fewer rounds than the second number, it may grow in a straight line.
 """
 
 TINY = 1e-30
@@ -95,7 +95,7 @@ class NoiseBudget:
         """
         if not self.norm:
             return 0.0
-        most_exponent = math.pow(MAX_EXPONENT, min(1.0, (self.rounds + rounds_left) / LONG_RUN))
+        most_exponent = MAX_EXPONENT if self.rounds + rounds_left >= SHORT_RUN else 1.0
         exponent = min(max(0.0, self.growth) * self.rounds / max(self.displacement, TINY), most_exponent)
         last = self.displacement * math.pow(1 + rounds_left / self.rounds, exponent)
         left = most * last - self.noise
