@@ -38,10 +38,10 @@ def bits_of(compressor: fedcomp.Compressor) -> float:
     ("known", "uplink", "downlink"),
     [
         (facts(15, 25, 4, 4), "dense()", "dense()"),  # logistic regression on iris
-        (facts(20_000, 10, 10, 10), "crosspolytope(bits=0.931)", "stc(density=0.1)"),
+        (facts(20_000, 10, 10, 10), "crosspolytope(bits=0.931)", "eden(bits=1.07)"),
+        (facts(20_000, 29, 20, 5), "eden(bits=1.32)", "crosspolytope(bits=0.545)"),
         (facts(20_000, 30, 10, 10), "crosspolytope(bits=0.632)", "stc(density=0.0333)"),
         (facts(20_000, 50, 20, 5), "crosspolytope(bits=0.862)", "stc(density=0.02)"),
-        (facts(20_000, 29, 20, 5), "eden(bits=1.32)", "stc(density=0.0345)"),
         (facts(20_000, 100, 10, 10), "crosspolytope(bits=0.399)", "stc(density=0.01)"),
         (facts(20_000, 1000, 10, 10), "crosspolytope(bits=0.399)", "stc(density=0.001)"),
         (replace(facts(20_000, 1000, 10, 10), measurable=False), "stc(density=0.012)", "stc(density=0.001)"),
@@ -53,7 +53,7 @@ def bits_of(compressor: fedcomp.Compressor) -> float:
             "crosspolytope(bits=0.0469)",
             "stc(density=0.00333)",
         ),
-        (facts(650, 10, 10, 10), "eden(bits=1.52)", "stc(density=0.1)"),
+        (facts(650, 10, 10, 10), "eden(bits=1.52)", "eden(bits=1.52)"),
         (facts(650, 30, 10, 10), "eden(bits=1.52)", "stc(density=0.0333)"),
     ],
 )
@@ -133,26 +133,27 @@ def test_versions_take_the_more_the_more_is_not_published_yet() -> None:
     assert density_of(most) == min(MAX_DENSITY, MAX_FACTOR / 200)
 
 
-def test_runs_of_a_few_rounds_publish_all_of_each_change() -> None:
-    few = facts(20_000, 4, 20, 5)
-    assert choose_downlink(few).compressor == fedcomp.eden(4.0)
-    assert choose_downlink(few, keep_stc=True).compressor.name == "stc", "only error feedback sends a residual"
-    assert choose_downlink(replace(few, num_rounds=5)).compressor.name == "stc"
+def test_a_short_run_has_no_error_feedback_and_a_precise_last_version() -> None:
+    short = facts(20_000, 29, 10, 10)
+    assert choose_downlink(replace(short, server_round=29)).compressor == fedcomp.eden(4.0)
+    assert choose_downlink(replace(short, server_round=28)).compressor.name == "crosspolytope"
+    assert choose_downlink(short, keep_stc=True).compressor.name == "stc", "only error feedback sends a residual"
+    assert choose_downlink(replace(short, num_rounds=30)).compressor.name == "stc"
 
 
-def test_a_shorter_run_publishes_more_of_each_change() -> None:
-    shares = [facts(20_000, rounds, 20, 5).residual_share for rounds in (5, 10, 30, 100, 1000)]
-    assert shares == sorted(shares)
-    assert shares[-2:] == [0.2, 0.2]
+def test_a_shorter_run_and_a_small_model_publish_more_of_each_change() -> None:
+    shares = [facts(20_000, rounds, 20, 5).residual_share for rounds in (30, 50, 100, 1000)]
+    assert shares == pytest.approx([0.06, 0.1, 0.2, 0.2])
+    assert facts(440, 100, 20, 5).residual_share == pytest.approx(0.02)
     densities = [
-        density_of(choose_downlink(replace(facts(20_000, rounds, 20, 5), unpublished=0.1)).compressor)
-        for rounds in (5, 10, 30, 100, 1000)
+        density_of(choose_downlink(replace(facts(n, rounds, 20, 5), unpublished=0.1)).compressor)
+        for n, rounds in ((440, 30), (20_000, 30), (20_000, 50), (20_000, 100), (20_000, 1000))
     ]
     assert densities == sorted(densities, reverse=True)
 
 
 def test_measured_noise_decides_the_bits_whatever_the_size_of_the_model() -> None:
-    known = replace(facts(650, 300, 20, 5), noise=0.5)
+    known = replace(facts(650, 300, 20, 5), noise=0.5, both=False)
     error = 0.5 * 5
     assert bits_of(choose_uplink(known).compressor) == pytest.approx(crosspolytope_bits(error), rel=0.01)
     assert choose_uplink(replace(known, n=10**7)).compressor == choose_uplink(known).compressor
@@ -161,12 +162,31 @@ def test_measured_noise_decides_the_bits_whatever_the_size_of_the_model() -> Non
 
 
 def test_small_models_and_short_runs_may_have_less_noise() -> None:
-    assert facts(10**6, 100, 10, 10).noise_share == facts(4400, 100, 10, 10).noise_share == 0.7
+    shares = [facts(10**6, rounds, 10, 10).noise_share for rounds in (16, 25, 49, 100, 225, 400, 10**6)]
+    assert shares == pytest.approx([0.4, 0.5, 0.7, 0.7, 1.05, 1.4, 1.4])
+    assert facts(4400, 100, 10, 10).noise_share == 0.7
     assert facts(440, 100, 10, 10).noise_share == pytest.approx(0.07)
     assert replace(facts(10**6, 100, 10, 10), changed=440).noise_share == pytest.approx(0.07), "the rest is frozen"
-    assert facts(10**6, 25, 10, 10).noise_share == pytest.approx(0.35)
-    assert facts(10**6, 225, 10, 10).noise_share == pytest.approx(1.05)
-    assert facts(10**6, 400, 10, 10).noise_share == facts(10**6, 10**6, 10, 10).noise_share == 1.4
+    sampling = [facts(n, rounds, 10, 10).sampling_share for n, rounds in ((10**6, 29), (440, 30), (10**6, 30))]
+    assert sampling == pytest.approx([0.0, 0.15, 1.5])
+
+
+@pytest.mark.parametrize("sampled", [1, 4, 20])
+@pytest.mark.parametrize("step", [0.1, 0.5, 1.0])
+def test_both_links_share_the_noise_so_that_they_take_the_fewest_bits(sampled: int, step: float) -> None:
+    known = replace(facts(20_000, 20, 20, sampled), noise=0.3, step=step)
+    assert known.uplink_error / known.averaged + known.downlink_error * known.step == pytest.approx(known.noise)
+
+    def cost(share: float) -> float:
+        """Bits fall with the inverse of an error, and a version is fetched by several messages."""
+        up, down = share * known.noise * known.averaged, (1 - share) * known.noise / known.step
+        return 1 / up + 1 / (known.participation * down)
+
+    chosen = known.uplink_error / known.averaged / known.noise
+    assert all(cost(chosen) <= cost(share) for share in np.linspace(0.01, 0.99, 99))
+    alone = replace(known, both=False)
+    assert alone.uplink_error == pytest.approx(known.noise * known.averaged), "the other link adds none"
+    assert alone.downlink_error == pytest.approx(known.noise / known.step)
 
 
 def test_every_choice_is_a_text_that_nodes_can_parse_and_works_both_ways() -> None:
@@ -178,6 +198,7 @@ def test_every_choice_is_a_text_that_nodes_can_parse_and_works_both_ways() -> No
         known = replace(
             known,
             noise=float(rng.choice([0.0, rng.uniform(0.02, 3)])),
+            step=float(rng.choice([0.0, rng.uniform(0, 2)])),
             unpublished=float(rng.choice([0.0, rng.uniform(0, 5)])),
         )
         keep = bool(rng.integers(2))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core import BLOCK_ENTRIES, Vector
-from fedcomp.flower.server.links.noise_budget import MAX_NOISE, MIN_NOISE, SAMPLING_FACTOR, SKETCH, NoiseBudget, sketch
+from fedcomp.flower.server.links.noise_budget import MAX_NOISE, MIN_NOISE, SKETCH, NoiseBudget, sketch
 
 
 def normal(n: int, seed: int = 0) -> Vector:
@@ -62,9 +62,13 @@ def test_more_displacement_and_less_noise_so_far_allow_more_noise() -> None:
     assert budget.share(50, 1.0) > budget.share(50, 0.5), "a shorter run may have less"
     assert budget.share(50, 0.001) == MIN_NOISE
     assert budget.share(50, 1e6) == MAX_NOISE
-    assert share(sampling=1.0) == share(), "less than what is left"
-    assert share(sampling=10.0) == SAMPLING_FACTOR, "and more: 10 times the norm of 10"
-    assert share(sampling=1e6) == MAX_NOISE
+
+
+@pytest.mark.parametrize(("sampling", "expected"), [(-1.0, 0.1), (0.5, 0.1), (10.0, 1.5), (1e6, MAX_NOISE)])
+def test_noise_may_be_as_large_as_the_sampling_noise_times_a_factor(sampling: float, expected: float) -> None:
+    budget = NoiseBudget([0.0] * SKETCH, noise=43.0, displacement=100.0, norm=10.0, sampling=sampling, rounds=20)
+    assert budget.share(50, 1.0) == pytest.approx(0.1)
+    assert budget.share(50, 1.0, 1.5) == pytest.approx(expected)
 
 
 def test_the_noise_that_is_left_is_spread_over_the_rounds_to_come_and_a_reserve() -> None:
@@ -73,6 +77,7 @@ def test_the_noise_that_is_left_is_spread_over_the_rounds_to_come_and_a_reserve(
     assert budget.share(50, 1.0) == pytest.approx((100 * 3.5**0.4 - 5) / 57 / 10)
     budget.growth = 9.0
     assert budget.share(50, 1.0) == pytest.approx((100 * 3.5**0.5 - 5) / 57 / 10), "a straight line does not go on"
+    assert budget.share(9, 1.0) == pytest.approx((100 * 1.45 - 5) / 11.9 / 10), "but in a run of 29 rounds it does"
 
 
 def test_what_is_measured_is_a_mean_over_some_rounds() -> None:
@@ -80,10 +85,10 @@ def test_what_is_measured_is_a_mean_over_some_rounds() -> None:
     here = np.zeros(SKETCH)
     here[0] = 1.0
     budget.add(here, here, noise=0.0, norm=4.0, averaged=2.0, residual=0.3)
-    assert (budget.norm, budget.displacement, budget.growth) == (4.0, 1.0, 1.0)
+    assert (budget.norm, budget.step, budget.displacement, budget.growth) == (4.0, 1.0, 1.0, 1.0)
     assert budget.unpublished == 0.3
-    budget.add(here, here, noise=0.0, norm=8.0, averaged=2.0)
-    assert budget.norm == pytest.approx(0.7 * 4 + 0.3 * 8)
+    budget.add(here, 2 * here, noise=0.0, norm=8.0, averaged=2.0)
+    assert (budget.norm, budget.step) == pytest.approx((0.7 * 4 + 0.3 * 8, 0.7 * 1 + 0.3 * 4))
     assert budget.growth == pytest.approx(0.5), "the mean of two rounds"
     assert budget.unpublished == 0
     for _ in range(20):
@@ -128,7 +133,7 @@ def test_a_run_ends_with_the_noise_that_it_may_have(most: float, power: float) -
 @pytest.mark.parametrize(
     "damage",
     [{"first": [0.0]}, {"first": [float("nan")] * SKETCH}, {"noise": -1.0}, {"displacement": float("inf")}, {"norm": -1.0},
-     {"growth": float("nan")}, {"rounds": 0}, {"norm": "x"}, {"last": [0.0]}, {"sampling": float("inf")},
+     {"growth": float("nan")}, {"rounds": 0}, {"step": "x"}, {"last": [0.0]}, {"sampling": float("inf")},
      {"residual": float("nan")}],
 )  # fmt: skip
 def test_damage_is_refused(damage: dict[str, object]) -> None:
@@ -138,6 +143,7 @@ def test_damage_is_refused(damage: dict[str, object]) -> None:
         "displacement": 1.0,
         "growth": 1.0,
         "norm": 1.0,
+        "step": 1.0,
         "rounds": 3,
     }
     NoiseBudget(**good).check()  # type: ignore[arg-type]
