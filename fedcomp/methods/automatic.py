@@ -63,8 +63,11 @@ MIN_ROUNDS = 30
 """Error feedback on the server needs this many rounds."""
 SENDS_BY_SERVER = 1.0
 """How often the server sends each entry in a run, on average, if its residual is as large as it may be."""
-RESIDUAL_SHARE = 0.2
-"""The squared norm of the change that is not published yet, over the squared distance that the model moved, in long runs."""
+RESIDUAL_SHARE, UNMEASURED = 0.2, 0.25
+"""The squared norm of the change that is not published yet, over the squared distance that the model moved, in long runs.
+
+The second number is a factor where noise is not measured, so that the distance includes it.
+"""
 MIN_FACTOR, MAX_FACTOR = 1 / 8, 64.0
 """The bounds of the factor by which a smaller or a larger residual changes the density."""
 MAX_DENSITY = 0.25
@@ -170,7 +173,8 @@ class RoundFacts:
     @property
     def residual_share(self) -> float:
         """The squared norm that the server's residual may have, over the squared distance that the model moved by learning."""
-        return RESIDUAL_SHARE * min(1.0, self.num_rounds / MANY_ROUNDS) * self._size
+        share = RESIDUAL_SHARE if self.measurable else RESIDUAL_SHARE * UNMEASURED
+        return share * min(1.0, self.num_rounds / MANY_ROUNDS) * self._size
 
     @property
     def uplink_error(self) -> float:

@@ -145,6 +145,7 @@ def test_a_shorter_run_and_a_small_model_publish_more_of_each_change() -> None:
     shares = [facts(20_000, rounds, 20, 5).residual_share for rounds in (30, 50, 100, 1000)]
     assert shares == pytest.approx([0.06, 0.1, 0.2, 0.2])
     assert facts(440, 100, 20, 5).residual_share == pytest.approx(0.02)
+    assert replace(facts(20_000, 100, 20, 5), measurable=False).residual_share == 0.05, "a distance with noise in it"
     densities = [
         density_of(choose_downlink(replace(facts(n, rounds, 20, 5), unpublished=0.1)).compressor)
         for n, rounds in ((440, 30), (20_000, 30), (20_000, 50), (20_000, 100), (20_000, 1000))
