@@ -59,14 +59,23 @@ MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 12.0
 """How often a node sends each entry in a run, on average, with error feedback."""
-MIN_ROUNDS = 30
-"""Error feedback on the server needs this many rounds."""
+MIN_ROUNDS, MIN_JUMP_ROUNDS = 150, 30
+"""Error feedback on the server needs this many rounds, or the second number if it sends fewer bytes thanks to jumps.
+
+The server takes part in each round, however few nodes do.
+"""
+JUMP_GROWTH, JUMP_SENDS = 0.4, 10.0
+"""A jump over s versions takes about s**JUMP_GROWTH times the bytes of one version (CNN and logistic regression).
+
+To be on the safe side, it is compared as if the server sent each entry the second number of times in the run.
+"""
 SENDS_BY_SERVER = 1.0
 """How often the server sends each entry in a run, on average, if its residual is as large as it may be."""
-RESIDUAL_SHARE, UNMEASURED = 0.2, 0.25
+RESIDUAL_SHARE, RESIDUAL_POWER, UNMEASURED = 0.2, 3.0, 0.25
 """The squared norm of the change that is not published yet, over the squared distance that the model moved, in long runs.
 
-The second number is a factor where noise is not measured, so that the distance includes it.
+In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds: what they learn late is missing at
+the end.  The third number is a factor where noise is not measured, so that the distance includes it.
 """
 MIN_FACTOR, MAX_FACTOR = 1 / 8, 64.0
 """The bounds of the factor by which a smaller or a larger residual changes the density."""
@@ -86,8 +95,8 @@ def auto() -> Parts:
       to the model, and keeps it small beside the distance that the model has moved, and beside the noise of sampling.  If the
       strategy does more than average, the bits follow from the number of averaged updates, and nodes that often take part use
       STC.
-    * Versions: in runs of fewer than 30 rounds the same.  In longer ones STC, with a density that keeps what is not published
-      yet small beside the distance that the model has moved.
+    * Versions: in short runs the same.  In long ones STC, with a density that keeps what is not published yet small beside the
+      distance that the model has moved.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -157,7 +166,12 @@ class RoundFacts:
     @property
     def feedback(self) -> bool:
         """Whether the run is long enough for error feedback on the server."""
-        return self.num_rounds >= MIN_ROUNDS
+        if self.num_rounds < MIN_JUMP_ROUNDS:
+            return False
+        error = min(VERSION_ERROR * self.averaged, MAX_VERSION_ERROR) * self.tolerance
+        without = max(eden_bits(error), math.sqrt(ONE_BIT_ENTRIES / self.learning))
+        missed, density = 1 / self.participation, min(JUMP_SENDS / self.num_rounds, MAX_DENSITY)
+        return self.num_rounds >= MIN_ROUNDS or _stc_bits(density) * missed**JUMP_GROWTH < without * missed
 
     @property
     def noise_share(self) -> float:
@@ -174,7 +188,7 @@ class RoundFacts:
     def residual_share(self) -> float:
         """The squared norm that the server's residual may have, over the squared distance that the model moved by learning."""
         share = RESIDUAL_SHARE if self.measurable else RESIDUAL_SHARE * UNMEASURED
-        return share * min(1.0, self.num_rounds / MANY_ROUNDS) * self._size
+        return share * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), RESIDUAL_POWER) * self._size
 
     @property
     def uplink_error(self) -> float:
