@@ -50,6 +50,8 @@ NOISE_SHARE, MAX_NOISE_SHARE = 0.7, 1.4
 It grows with the square root of the rounds, up to the second number, and shorter runs allow less: they end while learning is
 still fast.
 """
+GROWTH_POWER = 0.5
+"""In a long run, the squared distance is expected to grow at most with this power of the rounds: most models slow down."""
 SMALL_MODEL = 4400.0
 """Models of fewer entries allow less noise, in proportion: more of it falls on directions that matter."""
 SAMPLING_FACTOR = 1.5
@@ -178,6 +180,11 @@ class RoundFacts:
         """The noise that the model may have in the end, over the squared distance that it moved by learning."""
         share = min(self.tolerance, NOISE_SHARE) * max(1.0, math.sqrt(self.num_rounds / MANY_ROUNDS))
         return min(share, MAX_NOISE_SHARE) * self._size
+
+    @property
+    def growth_power(self) -> float:
+        """The power of the rounds with which the squared distance that the model moves may grow at most."""
+        return GROWTH_POWER if self.feedback else 1.0
 
     @property
     def sampling_share(self) -> float:

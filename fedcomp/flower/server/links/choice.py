@@ -179,7 +179,7 @@ class LinkCompressors:
             self._here = sketch(vector)
             budget.first = budget.first or self._here.tolist()
         left = max(1, facts.num_rounds - self._round + 1)
-        noise = budget.share(left, facts.noise_share, facts.sampling_share)
+        noise = budget.share(left, facts.noise_share, facts.sampling_share, facts.growth_power)
         step = budget.step / budget.norm if noise else 0.0
         return replace(facts, noise=noise, step=step, unpublished=budget.unpublished)
 

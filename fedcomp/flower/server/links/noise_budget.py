@@ -24,12 +24,6 @@ RESERVE = 0.1
 """Noise is spread over the rounds to come and over this share of all rounds, because the last noise cannot be corrected."""
 KEPT_NORM, KEPT_GROWTH = 0.7, 0.9
 """The weight of the earlier norms, and of the earlier growth, when those of a round are measured."""
-MAX_EXPONENT, SHORT_RUN = 0.5, 30
-"""The displacement is expected to grow at most with this power of the rounds: most models slow down.
-
-In a run of fewer rounds than the second number, it may grow in a straight line.
-"""
-
 TINY = 1e-30
 """The least displacement that something is divided by."""
 Sketch = NDArray[np.float64]
@@ -87,16 +81,15 @@ class NoiseBudget:
         self.growth = kept * self.growth + (1 - kept) * (displacement - self.displacement)
         self.displacement = displacement
 
-    def share(self, rounds_left: int, most: float, always: float = 0.0) -> float:
+    def share(self, rounds_left: int, most: float, always: float = 0.0, power: float = 1.0) -> float:
         """Return the noise that each of `rounds_left` rounds may add, over the squared norm of an update; 0 if it is unknown.
 
         In the end, the noise is `most` times the displacement, which is expected to grow with a power of the rounds, as in the
-        last rounds.  Noise of `always` times the sampling noise may be added in any case.
+        last rounds, but at most with `power`.  Noise of `always` times the sampling noise may be added in any case.
         """
         if not self.norm:
             return 0.0
-        most_exponent = MAX_EXPONENT if self.rounds + rounds_left >= SHORT_RUN else 1.0
-        exponent = min(max(0.0, self.growth) * self.rounds / max(self.displacement, TINY), most_exponent)
+        exponent = min(max(0.0, self.growth) * self.rounds / max(self.displacement, TINY), power)
         last = self.displacement * math.pow(1 + rounds_left / self.rounds, exponent)
         left = most * last - self.noise
         share = left / (rounds_left + RESERVE * (self.rounds + rounds_left)) / self.norm
