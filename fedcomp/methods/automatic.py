@@ -57,6 +57,7 @@ SMALL_MODEL = 4400.0
 SAMPLING_FACTOR = 1.5
 """Noise of this many times the sampling noise is always allowed: training forgets both, and the sampling noise costs more."""
 MANY_ROUNDS = 100
+"""Runs of fewer rounds are short."""
 MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 12.0
