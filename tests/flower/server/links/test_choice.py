@@ -106,8 +106,13 @@ def test_it_is_the_default_and_nodes_get_the_choice_as_text() -> None:
     assert strategy.ledger.ratio > 4
 
 
+def half() -> FedAvg:
+    """Return a strategy that asks half of the nodes in each round."""
+    return FedAvg(fraction_train=0.5, fraction_evaluate=0.0)
+
+
 def test_in_many_rounds_versions_take_stc() -> None:
-    averaged, grid = run(150, grid=RecordingGrid(nodes=2), stop=3)
+    averaged, grid = run(150, half(), stop=3)
     assert averaged.compressors[1].startswith("stc(")
     assert "stc" not in names(grid.per_round)
 
@@ -211,7 +216,7 @@ def test_little_of_the_change_is_not_published_at_the_end(rounds: int, tmp_path:
     """In the beginning versions are as dense as they may be; as the model moves on, they become sparse."""
     densities = list[float]()
     strategy = CompressedStrategy(
-        FedAvg(fraction_evaluate=0.0),
+        half(),
         checkpoint=Checkpoint(tmp_path / "state"),
         on_round=lambda _: densities.append(density_of(strategy.compressors[1])),
     )
@@ -312,7 +317,8 @@ def test_a_strategy_that_goes_back_measures_from_the_model_that_it_goes_back_to(
 
 def test_rounds_in_which_no_noise_is_known_do_not_count_as_noise_later(tmp_path: Path) -> None:
     """The error of a sparse update is not random, and no part of the noise."""
-    strategy, grid = begin(tmp_path / "state", uplink=fedcomp.stc(density=0.1)), RecordingGrid(learning())
+    stc, grid = fedcomp.stc(density=0.1), RecordingGrid(learning())
+    strategy = CompressedStrategy(half(), uplink=stc, checkpoint=Checkpoint(tmp_path / "state"))
     with pytest.raises(Stopped):
         strategy.start(grid, FLAT, num_rounds=150, evaluate_fn=stop_after(3))
     assert choice_in(tmp_path / "state")["budget"]["noise"] == 0
