@@ -1,6 +1,6 @@
 """The automatic choice next to dense traffic and to the cheapest fixed method, from the tables of its studies.
 
-    python -m experiments.automatic runs/studies/*-nodes/results.csv [--markdown]
+    python -m experiments.automatic runs/studies/auto-*/results.csv [--markdown]
 
 For each task, participation and length of a run, the best fixed method is the one with the fewest bytes, both ways, among
 those whose mean accuracy is at most half a point below dense.  The accuracy is the mean of the evaluations in the last fifth of

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.automatic import compare
 from experiments.results import read_csv
 from experiments.study_report import named_tables
 
@@ -54,3 +55,30 @@ def test_a_row_of_a_page_has_the_numbers_that_the_report_prints(page: str, resul
         known = re.findall(NUMBER, " ".join([*printed[str(method)], *runs["strategy"]]))
         for cell in row[1:]:
             assert set(re.findall(NUMBER, cell)) <= {*known}, method
+
+
+def test_the_table_of_the_automatic_choice_is_what_its_command_prints() -> None:
+    printed = compare(read_csv(RESULTS / "auto" / "results.csv")).rows
+    assert table_rows("automatic-choice.md", "(?:digits|fashion)") == [[*row] for row in printed]
+
+
+@pytest.mark.parametrize(
+    ("task", "folder"),
+    [("digits", "digits"), ("MNIST", "mnist-logistic"), ("Fashion-MNIST", "fashion-cnn")],
+)
+def test_the_table_of_the_default_has_the_numbers_of_its_results(task: str, folder: str) -> None:
+    table = read_csv(RESULTS / f"default-{folder}" / "results.csv")
+    last = table[table["round"] == table["round"].max()].set_index(["method", "seed"])
+    plain, default = last.loc["plain Flower"], last.loc["fedcomp, default"]
+    gap = 100 * (default["accuracy"] - plain["accuracy"])
+    five = 100 * table.groupby(["method", "seed"]).tail(5).groupby(["method", "seed"])["accuracy"].mean()
+    late = five["fedcomp, default"] - five["plain Flower"]
+    up, down = (plain[f"{link}_bytes"].sum() / default[f"{link}_bytes"].sum() for link in ("uplink", "downlink"))
+    sent = [run[["uplink_bytes", "downlink_bytes"]].sum(axis=1).mean() / 1e6 for run in (plain, default)]
+    [row] = table_rows("default.md", f"{task}, ")
+    assert row[3:7] == [
+        *(f"{100 * run['accuracy'].mean():.1f}" for run in (plain, default)),
+        *(f"{each.mean():+.1f} ± {each.std():.1f}" for each in (gap, late)),
+    ]
+    assert float(row[7].split()[0].replace(",", "")) == pytest.approx(sent[0], rel=1e-3)
+    assert row[8:] == [f"{sent[1]:.1f} MB", *(f"{ratio:.1f}" for ratio in (sent[0] / sent[1], up, down))]

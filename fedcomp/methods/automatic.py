@@ -258,7 +258,10 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
 
 
 def choose_downlink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
-    """Return the compressor of the version that a round publishes; `keep_stc` has the same meaning as in `choose_uplink`."""
+    """Return the compressor of the version that a round publishes.
+
+    `facts.sampled` counts all nodes that get messages.  `keep_stc` has the same meaning as in `choose_uplink`.
+    """
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
     if facts.feedback or keep_stc:

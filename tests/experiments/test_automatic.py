@@ -48,6 +48,10 @@ def test_the_accuracy_is_the_mean_over_the_last_fifth_of_the_rounds() -> None:
     )
 
 
+def test_a_run_that_is_shorter_does_not_count() -> None:
+    assert compare(results(*RUNS, ("cheap", 0, 9, 0.95, 1))).rows == compare(results(*RUNS)).rows
+
+
 def test_data_and_partitions_are_lines_of_their_own() -> None:
     other = results(*RUNS).assign(partition="iid", dataset="digits")
     first, second = compare(pd.concat([results(*RUNS), other])).rows

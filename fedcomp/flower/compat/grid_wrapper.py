@@ -63,18 +63,17 @@ class GridWrapper(Grid):
             return self._grid.send_and_receive(messages, timeout=timeout)
         waiting, clock = set(self._grid.push_messages(messages)), WallClock()
         replies, attempt, end_s = list[Message](), 0, clock.now() + (math.inf if timeout is None else timeout)
-        left_s = end_s - clock.now()
+        late = False
         while waiting:
             pulled = list(self._grid.pull_messages(waiting))
             replies += pulled
             waiting.difference_update(reply.metadata.reply_to_message_id for reply in pulled)
-            if not waiting or left_s <= 0:
+            if not waiting or late:
                 break
-            self.arrive(pulled)  # may take long; replies that came in time are pulled once more at the end
+            self.arrive(pulled)  # may take long: the last question is after the end
             attempt = 0 if pulled else attempt + 1
-            if (left_s := end_s - clock.now()) > 0:
-                clock.wait(left_s, attempt)
-                left_s = end_s - clock.now()
+            clock.wait(max(0.0, end_s - clock.now()), attempt)
+            late = clock.now() >= end_s
         return replies
 
     def arrive(self, replies: Sequence[Message]) -> None:

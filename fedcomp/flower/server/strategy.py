@@ -302,6 +302,7 @@ class CompressedStrategy(Strategy):
             self._links.begin_round(*links, server_round, self.publisher, nodes, grid, traffic, self._busy)
             uplink = self._links.uplink
         else:
+            self._links.reach(nodes)
             uplink = self._links.evaluation_uplink
         seed = derive_seed(self.seed, server_round)
         self._exchange.pack(kind, server_round, messages, self._model, uplink, seed, self._busy)

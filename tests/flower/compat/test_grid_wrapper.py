@@ -3,7 +3,7 @@
 import inspect
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
@@ -106,6 +106,27 @@ def test_a_reply_that_never_comes_is_waited_for_until_the_timeout(monkeypatch: p
     replies = GridWrapper(grid).send_and_receive(evaluations(1, 2), timeout=10.0)
     assert [reply.metadata.src_node_id for reply in replies] == [1]
     assert sum(pauses) == pytest.approx(10.0)
+
+
+def test_replies_that_came_in_time_are_not_lost_while_others_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = list[float]()
+
+    class Prompt(Link):
+        """Answers each question."""
+
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            return LocalGrid.pull_messages(self, sorted(message_ids)[:1])
+
+    class Busy(GridWrapper):
+        """Takes longer than the timeout for each reply."""
+
+        def arrive(self, replies: Sequence[Message]) -> None:
+            pauses.extend(20.0 for _ in replies)
+
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
+    assert len(list(Busy(Prompt(2)).send_and_receive(evaluations(1, 2), timeout=10.0))) == 2
+    assert sum(pauses) == 20, "nobody waits after the end"
 
 
 def test_a_grid_that_waits_in_its_own_way_is_asked_to() -> None:

@@ -65,6 +65,7 @@ class Measurements:
         uplink: The text of the last chosen compressor; empty at first.
         downlink: The text of the last chosen compressor; empty at first.
         evenness: How evenly the updates are weighted: their effective number over their number, 1 for equal weights.
+        reached: The largest number of nodes that got a message between two versions.
         share: The factor of the downlink's density under `balanced()`; 0 at first.
         fetched: The bytes that returning nodes fetched in the last rounds (`ReturningTraffic`).
         sent: The bytes that they sent.
@@ -76,6 +77,7 @@ class Measurements:
     uplink: str = ""
     downlink: str = ""
     evenness: float = 1.0
+    reached: int = 0
     share: float = 0.0
     fetched: float = 0.0
     sent: float = 0.0
@@ -100,6 +102,7 @@ class LinkCompressors:
         self._measured = Measurements()
         self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
         self._log = BalanceLog()
+        self._reached: set[int] = set()
         self._here: Sketch | None = None
         self._participation, self._balance, self._chosen = 1.0, 0.0, False
         self._round = 0
@@ -132,6 +135,7 @@ class LinkCompressors:
         training = len(nodes) + len(busy)
         # A version waits for a buffer of updates: in its first round, more nodes may begin to train than it waits for.
         sampled = len(nodes) if self._mode is None else min(self._mode.buffer, training)
+        self.reach(nodes[:sampled])
         fetched, sent = self._returning.take(server_round - 1, traffic, busy)
         kept = KEPT_TRAFFIC ** (sampled / training) if training else KEPT_TRAFFIC
         measured.fetched = kept * measured.fetched + fetched
@@ -145,8 +149,9 @@ class LinkCompressors:
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
         if downlink == AUTO:
-            known = replace(facts, both=uplink == AUTO)
-            choices["downlink"] = choose_downlink(known, keep_stc=_is_stc(measured.downlink))
+            fetching = replace(facts, sampled=max(sampled, measured.reached), both=uplink == AUTO)
+            stc_stays = facts.feedback or _is_stc(measured.downlink)
+            choices["downlink"] = choose_downlink(fetching, keep_stc=stc_stays)
             self.downlink = choices["downlink"].compressor
         elif downlink.name == BALANCED:
             measured.share = measured.share or first_share(facts.participation)
@@ -176,7 +181,7 @@ class LinkCompressors:
             return facts
         budget = measured.budget
         if self._here is None:
-            self._here = sketch(vector)
+            self._here = _sketch_of(publisher)
             budget.first = budget.first or self._here.tolist()
         left = max(1, facts.num_rounds - self._round + 1)
         noise = budget.share(left, facts.noise_share, facts.sampling_share, facts.growth_power)
@@ -196,6 +201,10 @@ class LinkCompressors:
         if news:
             log(INFO, "fedcomp: round %d: auto() chooses %s", server_round, "; ".join(news))
 
+    def reach(self, nodes: Sequence[int]) -> None:
+        """Count `nodes` among those that get a message between two versions."""
+        self._reached |= set(nodes)
+
     def end_round(self, replies: Sequence[ValidatedReply], change: Vector, publisher: Publisher, changed: int) -> None:
         """Measure a round: its `replies`, and what `publisher` made of their `change`.
 
@@ -208,8 +217,10 @@ class LinkCompressors:
             measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
         if self._chosen or str(self.uplink) == measured.uplink:
             self._measure(replies, change, publisher)
-        balance = {"fetched": measured.fetched, "sent": measured.sent, "participation": self._participation}
+        # The most so far: a server that restarts has forgotten which nodes evaluated after its checkpoint.
+        measured.reached, self._reached = max(measured.reached, len(self._reached)), set()
         if self._balance:
+            balance = {"fetched": measured.fetched, "sent": measured.sent, "participation": self._participation}
             measured.share = next_share(measured.share, balance=self._balance, **balance)
             self._log.watch(self._round, self.downlink, measured.share, self._balance, **balance)
 
@@ -218,7 +229,7 @@ class LinkCompressors:
 
         The errors of the cross-polytope are compared with those of Gaussian entries.
         """
-        measured, residual = self._measured, publisher.memory.get(RESIDUAL)
+        measured = self._measured
         found = [reply.update.expected_noise for reply in replies if reply.update is not None]
         norms, errors = np.array([each for each in found if each is not None and each[0]] or [(0.0, 0.0)]).T
         norm, error = float(np.median(norms)), float(np.median(errors))  # no few nodes decide
@@ -228,17 +239,16 @@ class LinkCompressors:
             measured.gain = min(max(kept, 1 / MAX_GAIN), MAX_GAIN)
         if self._here is None:
             return
-        before, self._here, step = self._here, sketch(publisher.replica.vector), sketch(change)
+        before, self._here, step = self._here, _sketch_of(publisher), sketch(change)
         averaged = max(1.0, measured.evenness * len(replies))
-        noise, left = error / averaged, 0.0
-        if residual is None:
+        noise = error / averaged
+        if RESIDUAL not in self.downlink.memory.vectors:
             noise += _squared(self._here - before - step)
-        else:
-            self._here += sketch(residual)
-            left = float(np.einsum("i,i->", residual, residual, dtype=np.float64))
         if not self._mean_is_step:
             norm = noise = 0.0  # errors do not add up in the model
-        measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, residual=left)
+        left = publisher.memory.get(RESIDUAL)
+        residual = 0.0 if left is None else float(np.einsum("i,i->", left, left, dtype=np.float64))
+        measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, residual=residual)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
@@ -250,7 +260,7 @@ class LinkCompressors:
         Without a choice in `state`, a residual in `memory` was left by a compressor that the user named: STC sends it.
         Raises `CorruptError` for values that `state` does not return.
         """
-        self._here = None
+        self._reached, self._here = set(), None
         known = asdict(Measurements())
         try:
             budget = NoiseBudget(**state.get("budget", {}))
@@ -265,6 +275,7 @@ class LinkCompressors:
             check_range("share", measured.share, least=0, most=1)
             check_range("fetched", measured.fetched, least=0)
             check_range("sent", measured.sent, least=0)
+            check_int("reached", measured.reached, 0, 2**63 - 1)
             check_int("changed", measured.changed, 0, 2**63 - 1)
             check_range("gain", measured.gain, least=1 / MAX_GAIN, most=MAX_GAIN)
         except (AttributeError, TypeError, ValueError) as error:
@@ -272,6 +283,12 @@ class LinkCompressors:
         if not measured.uplink and not measured.downlink and RESIDUAL in memory and memory[RESIDUAL].any():
             measured.uplink = measured.downlink = str(stc())
         self._measured = measured
+
+
+def _sketch_of(publisher: Publisher) -> Sketch:
+    """Return the sketch of the model with all of its change, published or not."""
+    published, residual = sketch(publisher.replica.vector), publisher.memory.get(RESIDUAL)
+    return published if residual is None else published + sketch(residual)
 
 
 def _squared(numbers: Sketch) -> float:

@@ -40,7 +40,7 @@ class EarlyReplies:
     def add(self, messages: Sequence[Message], publisher: Publisher) -> None:
         """Parse the replies `messages`, until the decoded updates of the round take `MAX_DECODED_BYTES`."""
         for message in messages:
-            if message.has_error() or self._decoded_bytes >= MAX_DECODED_BYTES:
+            if not message.has_content() or self._decoded_bytes >= MAX_DECODED_BYTES:
                 continue
             start_s = time.thread_time()
             try:
