@@ -118,7 +118,10 @@ def test_in_many_rounds_versions_take_stc() -> None:
 
 
 def test_nodes_that_evaluate_leave_the_method_to_those_that_train() -> None:
-    strategy, _ = run(150, FedAvg(fraction_train=0.5, fraction_evaluate=1.0), stop=3)
+    strategy, grid = run(6, FedAvg(fraction_train=0.5, fraction_evaluate=1.0))
+    assert not strategy.compressors[1].startswith("stc(")
+    with pytest.raises(Stopped):
+        strategy.start(grid, strategy.arrays, num_rounds=150, evaluate_fn=stop_after(8))
     assert strategy.compressors[1].startswith("stc(")
 
 
