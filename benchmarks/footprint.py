@@ -29,6 +29,7 @@ from fedcomp.commands import new_parser
 from fedcomp.data import load, partition_train, read_card, write_own
 
 PARTS = ("fedcomp.warm.server", "flower-supernode", "flower-superexec", "flwr-clientapp")
+SERVER_PARTS = ("flower-superlink", "flwr-serverapp")
 POLL_S = 0.1
 TIMEOUT_S = 600.0
 MIB = 1 << 20
@@ -51,7 +52,7 @@ class Peaks:
                 together += process.memory_full_info().pss
             except (psutil.Error, OSError):  # it ended while we looked
                 continue
-            part = next((part for part in PARTS if part in command), "others")
+            part = next((part for part in PARTS + SERVER_PARTS if part in command), "others")
             peak = re.search(r"VmHWM:\s+(\d+) kB", status)  # absent if the process has ended
             self.parts[part] = max(self.parts.get(part, 0), int(peak[1]) * 1024 if peak else 0)
         self.together = max(self.together, together)
