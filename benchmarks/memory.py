@@ -53,12 +53,13 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, str]]:
         taken: list[dict[str, int]] = []
         for entries in (LIBRARIES, options.entries):
             # processes keep the peaks of earlier runs, so each run has its own federation
-            with tempfile.TemporaryDirectory(prefix="fedcomp-memory-") as folder:
-                with Federation(Path(folder), options.nodes, warm=False) as federation:
-                    federation.start()
-                    out = str(Path(folder) / "seconds")
-                    config = {"rounds": options.rounds, "entries": entries, "link": link, "out": out}
-                    taken.append(peaks(federation, config))
+            with (
+                tempfile.TemporaryDirectory(prefix="fedcomp-memory-") as folder,
+                Federation(Path(folder), options.nodes, warm=False) as federation,
+            ):
+                federation.start()
+                config = {"rounds": options.rounds, "entries": entries, "link": link, "out": f"{folder}/seconds"}
+                taken.append(peaks(federation, config))
         libraries, whole = taken
         models = {name: (whole[part] - libraries[part]) / (4 * options.entries) for part, name in PARTS.items()}
         yield {"app": link or "plain Flower"} | {name: f"{value:.1f}" for name, value in models.items()}
@@ -70,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--entries", type=int, default=50_000_000, help="of the model (default: %(default)s)")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--link", action="append", help=f"a compressor for both directions (default: {', '.join(LINKS)})")
+    parser.add_argument(
+        "--link", action="append", help=f"a compressor for both directions (default: {', '.join(LINKS)})"
+    )
     options = parser.parse_args(arguments)
     try:
         with signals_as_exits():

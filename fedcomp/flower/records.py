@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError
-from fedcomp.flower.compat import KEY_CLIPPING_NORM, JoinedArray, LazyArray, SType, record_of, to_record
+from fedcomp.flower.compat import KEY_CLIPPING_NORM, JoinedArray, LazyArray, SType, record_of, to_record, view_record
 from fedcomp.wire import BFLOAT16, bfloat16_to_float32, rounded, to_numpy
 
 Messages = Iterable[Message]
@@ -117,7 +117,21 @@ def array_records(content: RecordDict) -> dict[str, ArrayRecord]:
 
 def dense_size(record: ArrayRecord) -> int:
     """Return the number of bytes that plain Flower sends for `record`."""
-    return sum(len(array.data) for array in record.values())
+    return sum(array.size if isinstance(array, LazyArray) else len(array.data) for array in record.values())
+
+
+def are_equal(first: ArrayRecord, second: ArrayRecord) -> bool:
+    """Return whether two plain records hold the same bits under the same names; nothing is copied."""
+    if first.keys() != second.keys():
+        return False
+    for name, one in first.items():
+        other = second[name]
+        if (one.dtype, one.shape, one.stype) != (other.dtype, other.shape, other.stype) or one.stype != SType.NUMPY:
+            return False
+        bits, wanted = (np.ravel(to_numpy(_held(array))).view(np.uint8) for array in (one, other))
+        if not np.array_equal(bits, wanted):
+            return False
+    return True
 
 
 def dense_sizes(content: RecordDict) -> dict[str, int]:
@@ -148,8 +162,8 @@ def round_model(model: ArrayRecord | Mapping[str, NDArray[Any]], bits: int = 8) 
 
 
 def model_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
-    """Return the arrays of a replica as a record, with bfloat16, which Flower lacks, as float32."""
-    return to_record({name: bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for name, a in arrays.items()})
+    """Return the arrays of a replica as a record that holds them, with bfloat16, which Flower lacks, as float32."""
+    return view_record({name: bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for name, a in arrays.items()})
 
 
 def _held(array: Array) -> Any:

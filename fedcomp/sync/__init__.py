@@ -17,7 +17,7 @@ from fedcomp.sync.record_sender import RecordSender, decode_record, why_uncompre
 from fedcomp.sync.replica import DeltaStep, FrameDecoder, Replica, split_payload, start_replica
 from fedcomp.sync.reply_checks import MAX_WEIGHT_MAGNITUDE
 from fedcomp.sync.stored_replica import from_stored, stored_arrays, stored_place
-from fedcomp.sync.subscriber import Subscriber, resync
+from fedcomp.sync.subscriber import Learned, Subscriber, resync
 from fedcomp.sync.updates import Undecoded, Update, decode_update
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "DeltaStep",
     "FrameDecoder",
     "History",
+    "Learned",
     "Ledger",
     "MakeStart",
     "NodeRegistry",

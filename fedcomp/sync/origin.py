@@ -28,9 +28,9 @@ class Origin:
     counts: StepCounts
 
     @classmethod
-    def at(cls, replica: "Replica") -> "Origin":
-        """Return the origin of steps that start from `replica`, whose vector will change."""
-        base = replace(replica, vector=replica.vector.copy(), origin=None)
+    def at(cls, replica: "Replica", *, copy: bool = True) -> "Origin":
+        """Return the origin of steps that start from `replica`; without `copy`, its vector must not change any more."""
+        base = replace(replica, vector=replica.vector.copy() if copy else replica.vector, origin=None)
         return cls(base, np.zeros(base.vector.size, np.int32))
 
     def vector(self) -> Vector:

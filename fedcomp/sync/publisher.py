@@ -102,12 +102,14 @@ class Publisher:
         start = replica.start_frame() if shared_start else None
         return cls(replica, History(replica.key_frame().size), training_id=training_id, start=start)
 
-    def publish(self, change: Vector, exact: bytes, compressor: Compressor, seed: int) -> None:
+    def publish(self, change: Vector, exact: bytes, compressor: Compressor, seed: int, *, keep: bool = False) -> None:
         """Publish the next version: `change`, float32 (n,), as `compressor` encodes it, and the bytes of the exact tensors.
 
         The part that compression leaves out stays in the memory for later versions, and so do the rounding errors of the
         float32 weights.  The compressor may differ from version to version; the state of another compressor's memory is kept
         until that compressor is used again.
+
+        With `keep`, the vector of the version before stays as it is, for those who still read it.
 
         A change that cannot be published is left out of the memory, too.  If entries leave or enter a mask, the memory of
         these entries is dropped.
@@ -140,7 +142,7 @@ class Publisher:
             self.memory |= RESIDUAL.rollback(lost, self.memory)
         if (origin := self.replica.origin) is not None and step.counts is None and RESIDUAL.name in self.memory:
             self.memory |= RESIDUAL.rollback(Dense(origin.rounded_off()), self.memory)  # its counts end here
-        self.replica = self.replica.after(step, frame.version)
+        self.replica = self.replica.after(step, frame.version, keep=keep)
         self.history.append(frame)
 
     def forget(self, compressor: Compressor) -> None:

@@ -54,9 +54,12 @@ class Replica:
         """Version and fingerprint."""
         return self.version, self.fingerprint
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the tensors in the layout's dtypes, without the local ones."""
-        return self.layout.unflatten(self.vector, self.exact)
+    def arrays(self, *, copy: bool = True) -> dict[str, NDArray[Any]]:
+        """Return the tensors in the layout's dtypes, without the local ones.
+
+        Without `copy`, they are to be read only, and as long as the replica stays at its version: they may share its memory.
+        """
+        return self.layout.unflatten(self.vector, self.exact, copy=copy)
 
     def key_frame(self, *, smallest: bool = False) -> Frame:
         """Return the frame that holds the whole model: the layout, the vector and the exact tensors.
@@ -186,14 +189,15 @@ class Replica:
         origin.counts[:] = 0
         return replace(origin.base, vector=self.vector, origin=origin)
 
-    def after(self, step: "DeltaStep", version: int) -> "Replica":
-        """Return the replica after `step`, which leads to `version`.  This replica is spent."""
+    def after(self, step: "DeltaStep", version: int, *, keep: bool = False) -> "Replica":
+        """Return the replica after `step`, which leads to `version`.  This replica is spent; with `keep`, its vector is not."""
         origin: Origin | None = None
         if step.counts is not None:
-            origin = self.origin or Origin.at(self)
+            origin = self.origin or Origin.at(self, copy=not keep)
             origin.counts[step.selection] = step.counts
-        self.vector[step.selection] = step.values
-        return Replica(self.layout, version, self.vector, step.exact, step.fingerprint, origin)
+        vector = self.vector.copy() if keep else self.vector
+        vector[step.selection] = step.values
+        return Replica(self.layout, version, vector, step.exact, step.fingerprint, origin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,14 @@ MAX_PAST_SERVERS = 16
 """The number of former servers that a node remembers."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """What a node learned: the `change` of the vector, numpy or torch, float32 (n,), and the bytes of the `exact` tensors."""
+
+    change: Any
+    exact: bytes
+
+
 @dataclass(slots=True)
 class Subscriber:
     """A node's replica, the memory of its compressor, and its last update until the server has acknowledged it.
@@ -145,25 +153,11 @@ class Subscriber:
             self.past_servers = (*self.past_servers, server)[-MAX_PAST_SERVERS:]
         self.number = message.number
 
-    def update(
-        self,
-        trained: Mapping[str, Any],
-        message: ServerMessage,
-        identity: int,
-        decode_seconds: float,
-        max_norm: float | None = None,
-    ) -> bytes:
-        """Return the update frame that answers `message`, and keep it as `pending`.
+    def learned(self, trained: Mapping[str, Any]) -> "Learned":
+        """Return what training changed; `trained` are the tensors after it, numpy arrays or torch tensors.
 
-        `trained` are the tensors after training, numpy arrays or torch tensors.  Tensors on a device stay there: only what is
-        sent and kept is copied to the host.  `identity` makes the random numbers of this node differ from those of other nodes.
-        `max_norm` is the largest l2 norm of the change that is sent, exact tensors included; None for no bound.
-
-        Raises:
-            UnknownFormatError: The server asks for a compressor that is unknown here.
-            ValueError: `trained` does not fit the model, holds a number that cannot be sent or different values in tied
-                tensors; the memory is unchanged.
-
+        Tensors on a device stay there: `update` copies only what is sent and kept to the host.  Raises `ValueError` if
+        `trained` does not fit the model, or holds a number that cannot be sent or different values in tied tensors.
         """
         replica = self.held
         layout = replica.layout
@@ -175,6 +169,28 @@ class Subscriber:
                 "the reply looks like a difference: it is far nearer to zero than to the model that was sent; if it is one, "
                 "reply with the trained model itself"
             )
+        return Learned(change, exact)
+
+    def update(
+        self,
+        learned: "Learned",
+        message: ServerMessage,
+        identity: int,
+        decode_seconds: float,
+        max_norm: float | None = None,
+    ) -> bytes:
+        """Return the update frame that answers `message`, and keep it as `pending`.
+
+        `identity` makes the random numbers of this node differ from those of other nodes.  `max_norm` is the largest l2 norm
+        of the change that is sent, exact tensors included; None for no bound.
+
+        Raises:
+            UnknownFormatError: The server asks for a compressor that is unknown here.
+            ValueError: The change cannot be sent; the memory is unchanged.
+
+        """
+        replica, change, exact = self.held, learned.change, learned.exact
+        layout = replica.layout
         if max_norm is not None:
             exact, max_norm = clip_exact(exact, replica, max_norm)
         compressor = known_compressor(message.uplink)

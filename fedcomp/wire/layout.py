@@ -165,11 +165,17 @@ class Layout:
         held = ((tensor, tensor.values_of(np.asarray(arrays[tensor.name]))) for tensor in self.exact_tensors)
         return b"".join(tensor.round(values).astype(tensor.wire_dtype, copy=False).tobytes() for tensor, values in held)
 
-    def unflatten(self, vector: Vector, exact: bytes) -> dict[str, NDArray[Any]]:
-        """Return the tensors, without the local ones, in their order and dtypes; they share no memory with the arguments."""
+    def unflatten(self, vector: Vector, exact: bytes, *, copy: bool = True) -> dict[str, NDArray[Any]]:
+        """Return the tensors, without the local ones, in their order and dtypes.
+
+        They share no memory with the arguments; without `copy`, those of float32 are read-only views of `vector`.
+        """
         arrays = self.unflatten_exact(exact)
+        if not copy:
+            vector = vector.view()
+            vector.flags.writeable = False
         for tensor, part in self.parts:
-            arrays[tensor.name] = tensor.shaped(tensor.cast(vector[part]))
+            arrays[tensor.name] = tensor.shaped(tensor.cast(vector[part], copy=copy))
         return self._in_order(arrays)
 
     def unflatten_exact(self, exact: bytes) -> dict[str, NDArray[Any]]:

@@ -136,12 +136,15 @@ class Tensor:
             raise self.beyond(self.dtype)
         return rounded
 
-    def cast(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return a copy of `values` in the dtype of the tensor; a float beyond it becomes infinite."""
+    def cast(self, values: NDArray[Any], *, copy: bool = True) -> NDArray[Any]:
+        """Return `values` in the dtype of the tensor; a float beyond it becomes infinite.
+
+        Without `copy`, values of that dtype are returned themselves.
+        """
         with np.errstate(over="ignore"):
             if self.dtype == "bfloat16":
                 return float32_to_bfloat16(values.astype(np.float32))
-            return values.astype(self.array_dtype)
+            return values.astype(self.array_dtype, copy=copy)
 
     def shaped(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Return `numbers`, real and in order, in the tensor's shape; two numbers make a complex entry."""

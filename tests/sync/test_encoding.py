@@ -167,7 +167,7 @@ def test_sent_and_kept_are_what_was_asked_while_tensors_come_and_go_and_replies_
         change *= rng.standard_normal(N, np.float32)
         held = node.held
         moved: Vector = held.vector + change
-        reply = node.update(held.layout.unflatten(moved, held.exact), message, 1, 0)
+        reply = node.update(node.learned(held.layout.unflatten(moved, held.exact)), message, 1, 0)
         asked += moved.astype(np.float64) - held.vector
         if rng.random() < 0.6:
             parsed = server.parse_reply(1, reply)

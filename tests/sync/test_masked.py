@@ -56,7 +56,7 @@ def train(node: Subscriber, server: Publisher, uplink: str, change: Vector, seed
     node.follow(message, frames)
     replica = node.held
     trained = replica.layout.unflatten(replica.vector + change, replica.exact)
-    return node.update(trained, message, identity=1, decode_seconds=0)
+    return node.update(node.learned(trained), message, identity=1, decode_seconds=0)
 
 
 def parse(server: Publisher, reply: bytes) -> Update:
@@ -196,7 +196,7 @@ def test_a_node_that_returns_another_mask_is_refused() -> None:
     replica = node.held
     trained = replica.layout.unflatten(replica.vector + np.float32(1), packed(random_mask(7)).tobytes())
     with pytest.raises(CorruptError, match="another mask 'w_mask' than the one that was sent"):
-        server.parse_reply(1, node.update(trained, message, identity=1, decode_seconds=0))
+        server.parse_reply(1, node.update(node.learned(trained), message, identity=1, decode_seconds=0))
 
 
 def test_a_late_update_within_a_mask_that_has_moved_is_refused() -> None:
@@ -205,7 +205,7 @@ def test_a_late_update_within_a_mask_that_has_moved_is_refused() -> None:
     message, frames = parse_server_message(server.message_to(1, "dense()", 0)[0].to_bytes())
     node.follow(message, frames)
     trained = node.held.layout.unflatten(node.held.vector + np.float32(1), node.held.exact)
-    late = node.update(trained, message, identity=1, decode_seconds=0)
+    late = node.update(node.learned(trained), message, identity=1, decode_seconds=0)
     server.publish(np.zeros(620, np.float32), server.replica.exact, fedcomp.dense(), seed=0)
     reply = server.parse_reply(1, late)
     assert (reply.staleness, reply.update is not None) == (1, True), "a version later, the mask is still the same"
@@ -219,7 +219,9 @@ def test_a_counter_beside_the_mask_may_change() -> None:
     server, node = begin(arrays), Subscriber()
     message, frames = parse_server_message(server.message_to(1, "dense()", 0)[0].to_bytes())
     node.follow(message, frames)
-    update = parse(server, node.update(arrays | {"steps": np.array(8)}, message, identity=1, decode_seconds=0))
+    update = parse(
+        server, node.update(node.learned(arrays | {"steps": np.array(8)}), message, identity=1, decode_seconds=0)
+    )
     assert np.frombuffer(update.exact[-8:], np.int64).item() == 8
 
 

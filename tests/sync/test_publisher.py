@@ -128,7 +128,9 @@ def answer(publisher: Publisher, subscriber: Subscriber, node: int = 1) -> bytes
     message, frames = parse_server_message(publisher.message_to(node, str(DENSE), seed=0)[0].to_bytes())
     subscriber.settle(message.acked, node)
     subscriber.follow(message, frames)
-    return subscriber.update({"w": subscriber.held.vector + 1}, message, identity=node, decode_seconds=0)
+    return subscriber.update(
+        subscriber.learned({"w": subscriber.held.vector + 1}), message, identity=node, decode_seconds=0
+    )
 
 
 def test_an_update_is_accepted_once_and_acknowledged_by_the_next_message() -> None:

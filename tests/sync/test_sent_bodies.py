@@ -58,7 +58,7 @@ def test_the_body_in_a_frame_is_the_one_that_the_compressor_returned(text: str, 
         node.follow(message, frames)
         trained = layout.unflatten(node.held.vector + clustered(turn), node.held.exact)
         if about.uplink:
-            reply = node.update(trained, message, 1, 0)
+            reply = node.update(node.learned(trained), message, 1, 0)
             frame = parse_single_frame(reply)
             assert (frame.codec, frame.payload[SECONDS:]) == (codec_id(compressor.entropy), returned.pop())
             server.confirm(1, server.parse_reply(1, reply))

@@ -38,7 +38,9 @@ def answer(subscriber: Subscriber, data: bytes, node: int, step: Step) -> bytes:
     if subscriber.is_repeated(message):
         return subscriber.pending
     message = follow(subscriber, data, node)
-    return subscriber.update({"w": subscriber.held.vector + step}, message, identity=node, decode_seconds=0)
+    return subscriber.update(
+        subscriber.learned({"w": subscriber.held.vector + step}), message, identity=node, decode_seconds=0
+    )
 
 
 def test_the_protocol_conserves_mass_through_any_faults() -> None:
@@ -134,7 +136,7 @@ def test_an_unknown_uplink_is_refused_by_name() -> None:
     server, subscriber = publisher(), Subscriber()
     message = follow(subscriber, server.message_to(1, "magic(x=1)", 0)[0].to_bytes())
     with pytest.raises(UnknownFormatError, match="magic"):
-        subscriber.update({"w": subscriber.held.vector}, message, 1, 0)
+        subscriber.update(subscriber.learned({"w": subscriber.held.vector}), message, 1, 0)
 
 
 def test_numbers_that_cannot_be_sent_are_errors_that_name_the_tensor_and_keep_the_state() -> None:
@@ -144,9 +146,9 @@ def test_numbers_that_cannot_be_sent_are_errors_that_name_the_tensor_and_keep_th
     residual, pending = subscriber.memory["residual"].copy(), subscriber.pending
     message, _ = server.message_to(1, "stc()", 0)
     with pytest.raises(DivergedError, match="'w'"):
-        subscriber.update({"w": np.full(N, np.nan)}, message, 1, 0)
+        subscriber.learned({"w": np.full(N, np.nan)})
     with pytest.raises(NonFiniteError, match="'w'.* inf"):  # with the residual, it is beyond float32
-        subscriber.update({"w": subscriber.held.vector + far}, message, 1, 0)
+        subscriber.update(subscriber.learned({"w": subscriber.held.vector + far}), message, 1, 0)
     np.testing.assert_array_equal(subscriber.memory["residual"], residual)
     assert subscriber.pending == pending
 

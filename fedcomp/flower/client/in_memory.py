@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, RecordDict
 
 from fedcomp.core import Arrays
 from fedcomp.flower.client.client_state import ClientState, for_training
-from fedcomp.flower.compat import LazyArray, record_of
+from fedcomp.flower.compat import view_record
 from fedcomp.sync import DeltaStep, Origin, Replica, from_key_frame
 from fedcomp.wire import Frame
 
@@ -62,7 +62,7 @@ class DecodeCache:
         place = (replica.layout.digest, replica.version, replica.fingerprint)
         if self._plain is None or self._plain[0] != place:
             self._plain = (place, {name: np.array(array) for name, array in replica.arrays().items()})
-        return record_of({name: LazyArray(array) for name, array in self._plain[1].items()})
+        return view_record(self._plain[1])
 
 
 class InMemoryState(RecordDict):

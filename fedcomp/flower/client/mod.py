@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from logging import WARNING
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDict
 from numpy.typing import NDArray
 
 from fedcomp.errors import DivergedError, FedcompError
@@ -17,9 +17,9 @@ from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.kept_state import kept_state
 from fedcomp.flower.client.store import StateStore, open_store
 from fedcomp.flower.client.trained import Asked, returned_model, trained_model
-from fedcomp.flower.compat import ClientAppCallable, is_about_bfloat16, log, record_of, to_record
+from fedcomp.flower.compat import ClientAppCallable, is_about_bfloat16, log, record_of, view_record
 from fedcomp.flower.records import Contents
-from fedcomp.sync import MakeStart, Subscriber, resync
+from fedcomp.sync import Learned, MakeStart, Subscriber, resync
 from fedcomp.wire import Frame, ServerMessage, parse_server_message
 
 
@@ -99,16 +99,31 @@ class CompressionMod:
         with kept_state(context), _explained():
             reply = call_next(message, context)
         if reply.has_content():
-            layout, arrays = state.subscriber.held.layout, records.array_records(reply.content)
             with _named_errors():
-                if (trained := trained_model(message, arrays, asked, layout, self._logged)) is not None:
-                    content = with_packed_records(state, reply.content, trained[0], asked, self._logged)
-                    reply.content = _packed_update(state, content, *trained, asked)
+                if (learned := self._taken(reply, message, state, asked)) is not None:
+                    reply.content = _packed_update(state, reply.content, *learned, asked)
                 else:
-                    returned = returned_model(message, arrays, key, layout)
-                    reply.content = _confirmed(state.subscriber, reply.content, returned, asked)
+                    reply.content = _confirmed(state.subscriber, reply.content, message, asked)
+            del learned
         store.save(state)
         return reply
+
+    def _taken(
+        self, reply: Message, message: Message, state: ClientState, asked: Asked
+    ) -> tuple[str, Learned, dict[str, Array]] | None:
+        """Return the key of the trained model in `reply`, what it learned, and its local tensors; None if there is no model.
+
+        Further records are compressed.  The model leaves the reply, so that its memory is free before more is needed.
+        """
+        layout, arrays = state.subscriber.held.layout, records.array_records(reply.content)
+        if (trained := trained_model(message, arrays, asked, layout, self._logged)) is None:
+            return None
+        key, record = trained
+        content = with_packed_records(state, reply.content, key, asked, self._logged)
+        learned = state.subscriber.learned(records.held_values(record))
+        names = {tensor.name for tensor in layout.tensors if tensor.policy == "local"}
+        reply.content = _with_record(content, key, ArrayRecord())
+        return key, learned, {name: array for name, array in record.items() if name in names}
 
     def _make_start(self, context: Context) -> MakeStart | None:
         if (start := self._start) is None:
@@ -167,34 +182,36 @@ def _follow(
 
 
 def _model(state: ClientState, cache: DecodeCache | None) -> ArrayRecord:
-    """Return the model as the ClientApp expects it, with local tensors as they were last trained here."""
+    """Return the model as the ClientApp expects it, with local tensors as they were last trained here.
+
+    It is in the memory of the replica, which an app that reads it copies.
+    """
     replica = state.subscriber.held
-    plain = cache.plain(replica) if cache else to_record(replica.arrays())
+    plain = cache.plain(replica) if cache else view_record(replica.arrays(copy=False))
     if not state.local:
         return plain
     arrays = dict(plain) | state.local
     return record_of({tensor.name: arrays[tensor.name] for tensor in replica.layout.tensors if tensor.name in arrays})
 
 
-def _packed_update(state: ClientState, content: RecordDict, key: str, arrays: ArrayRecord, asked: Asked) -> RecordDict:
-    """Return `content` with an update frame under `key`, made of the trained `arrays`; keep it all in case it must repeat."""
-    values = records.held_values(arrays)
-    frame = state.subscriber.update(values, asked.request, asked.identity, asked.decode_seconds, asked.max_norm)
-    local = {tensor.name for tensor in state.subscriber.held.layout.tensors if tensor.policy == "local"}
-    state.local = {name: array for name, array in arrays.items() if name in local}
+def _packed_update(
+    state: ClientState, content: RecordDict, key: str, learned: Learned, local: dict[str, Array], asked: Asked
+) -> RecordDict:
+    """Return `content` with an update frame of what was `learned` under `key`; keep it all in case it must repeat."""
+    frame = state.subscriber.update(learned, asked.request, asked.identity, asked.decode_seconds, asked.max_norm)
+    state.local = local
     pending = {name for name, sender in state.senders.items() if sender.pending}
     state.answer = {name: record for name, record in content.items() if name != key and name not in pending}
     state.answer_key = key
     return _with_record(content, key, records.pack(frame))
 
 
-def _confirmed(
-    subscriber: Subscriber, content: RecordDict, returned: tuple[str, ArrayRecord] | None, asked: Asked
-) -> RecordDict:
-    """Return `content` with a frame that confirms the version, and holds the `returned` model of an evaluation if there is one.
+def _confirmed(subscriber: Subscriber, content: RecordDict, message: Message, asked: Asked) -> RecordDict:
+    """Return `content` with a frame that confirms the version, and holds the model that an evaluation returns, if it does.
 
     A model that cannot be encoded, such as one with NaN, travels as it is.
     """
+    returned = returned_model(message, records.array_records(content), asked.key, subscriber.held.layout)
     if returned is not None:
         key, arrays = returned
         with suppress(ValueError):

@@ -28,7 +28,7 @@ from fedcomp.flower.compat.error_texts import (
     raised_text,
 )
 from fedcomp.flower.compat.grid_wrapper import GridWrapper, clock_of
-from fedcomp.flower.compat.lazy_array import JoinedArray, LazyArray, record_of, to_record, to_torch
+from fedcomp.flower.compat.lazy_array import JoinedArray, LazyArray, record_of, to_record, to_torch, view_record
 from fedcomp.flower.compat.messages import (
     check_object,
     record_from_bytes,
@@ -103,5 +103,6 @@ __all__ = [
     "to_record",
     "to_torch",
     "validate_message_reply_consistency",
+    "view_record",
     "with_steps_of",
 ]

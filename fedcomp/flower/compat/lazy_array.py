@@ -72,7 +72,8 @@ class LazyArray(DeferredArray):
     def __init__(self, values: Any) -> None:
         """Hold `values` itself, not a copy: do not write to it afterwards."""
         self._values: Any = values
-        self._data: bytes | None = None
+        self._data = b""
+        self._size = -1
         vars(self).update(dtype=dtype_name(values.dtype), shape=tuple(values.shape), stype=SType.NUMPY)
 
     @property
@@ -80,12 +81,17 @@ class LazyArray(DeferredArray):
         """The array or the tensor that is held, to be read only; None once a field was set."""
         return self._values
 
+    @property
+    def size(self) -> int:
+        """The number of bytes of `data`."""
+        if self._size < 0 or self._values is None:
+            self._size = len(self.data)
+        return self._size
+
     @property  # where Array has an attribute
     def data(self) -> bytes:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The bytes that ``np.save`` writes."""
-        if self._data is None:
-            self._data = Array(to_numpy(self._values)).data
-        return self._data
+        """The bytes that ``np.save`` writes; each reading makes them again, and they are not kept."""
+        return self._data if self._values is None else Array(to_numpy(self._values)).data
 
     @data.setter
     def data(self, data: bytes) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -114,6 +120,11 @@ def _copy(array: Any) -> Any:
     if hasattr(array, "detach") and array.device.type != "cpu":
         return array.detach().clone()
     return np.array(to_numpy(array))
+
+
+def view_record(arrays: Mapping[str, Any]) -> ArrayRecord:
+    """Return named numpy arrays or torch tensors as a record of Flower that holds them: nobody may write to them any more."""
+    return record_of({name: LazyArray(array) for name, array in arrays.items()})
 
 
 def record_of(arrays: Mapping[str, Array]) -> ArrayRecord:

@@ -66,7 +66,7 @@ class FurtherRecords:
             except FedcompError as error:
                 raise type(error)(f"the record {key!r}: {error}") from error
             decoded[key] = records.model_record(arrays)
-            size += records.dense_size(records.model_record(arrays))  # of another one: it keeps the bytes that it makes
+            size += records.dense_size(decoded[key])
         return decoded, size
 
 

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import Strategy
 from fedcomp.compressor import Compressor
 from fedcomp.core import Arrays
 from fedcomp.flower import records
-from fedcomp.flower.compat import log, step_from, to_record
+from fedcomp.flower.compat import log, step_from, view_record
 from fedcomp.flower.server.rounds.aggregation import Change
 from fedcomp.flower.strategies.reply_use import starts_from_published
 from fedcomp.sync import UNKNOWN_VERSION, Publisher, start_replica
@@ -65,7 +65,7 @@ class PublishedModel:
         if not starts_from_published(strategy):
             # The distance to such a model includes what was left out; from the memory it would be sent twice.
             self.publisher.forget(compressor)
-        self.publisher.publish(*change, compressor, seed)
+        self.publisher.publish(*change, compressor, seed, keep=True)
         self._renew()
         self.lead(strategy)
 
@@ -118,17 +118,18 @@ class PublishedModel:
             if record is self.inner:
                 return key
         for key, record in arrays.items():
-            if record.keys() == self.inner.keys() and all(record[n].data == self.inner[n].data for n in self.inner):
+            if records.are_equal(record, self.inner):
                 return key
         return None
 
     def _renew(self) -> None:
+        """Make the records of the newest version, in the memory of its vector; nothing changes that any more."""
         replica = self.publisher.replica
-        arrays = replica.arrays()
+        arrays = replica.arrays(copy=False)
         self.inner = self.public = records.model_record(arrays)
         if self.local or any(array.dtype == BFLOAT16 for array in arrays.values()):
             whole = arrays | self.local
-            self.public = to_record({tensor.name: whole[tensor.name] for tensor in replica.layout.tensors})
+            self.public = view_record({tensor.name: whole[tensor.name] for tensor in replica.layout.tensors})
 
 
 def _log_probable_ties(groups: list[tuple[str, ...]]) -> None:
