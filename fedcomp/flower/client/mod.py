@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from logging import WARNING
-from typing import Any
+from typing import Any, cast
 
 from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDict
 from numpy.typing import NDArray
@@ -53,47 +54,23 @@ class CompressionMod:
 
         Raises `FedcompError` for a damaged or outdated message, and `ValueError` for a trained model that cannot be sent.
         """
-        contents = Contents.of(message.content) if message.has_content() else Contents()
-        packed = contents.frame
+        packed = records.packed(message.content) if message.has_content() else None
         answers_split = packed is not None and message.metadata.message_type.split(".")[0] == MessageType.QUERY
         if packed is None or answers_split:
             with kept_state(context, answers_split=answers_split):
                 return call_next(message, context)
+        del packed  # a first model is as large as all that follows
         with open_store(context) as store:
-            return self._answer(message, contents, *packed, context, call_next, store)
+            return self._answer(message, context, call_next, store)
 
-    def _answer(
-        self,
-        message: Message,
-        contents: Contents,
-        key: str,
-        data: bytes,
-        context: Context,
-        call_next: ClientAppCallable,
-        store: StateStore,
-    ) -> Message:
-        """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
-        request, frames = parse_server_message(data)
-        starts = {(frame.base_version, frame.before) for frame in frames}
-        places = starts | {(frame.version, frame.after) for frame in frames} | {(request.version, request.fingerprint)}
-        state = store.load(request.training_id, places)  # one from which the node can follow
+    def _answer(self, message: Message, context: Context, call_next: ClientAppCallable, store: StateStore) -> Message:
+        """Return the reply to a `message` with frames: follow them, run the app, pack its update."""
         cache = context.state.cache if isinstance(context.state, InMemoryState) else None
-        if state.subscriber.is_repeated(request):
-            content = RecordDict(dict(state.answer.items()))
-            for name, sender in state.senders.items():
-                if sender.pending_number == request.number:
-                    content[name] = records.pack(sender.pending, stype=records.RECORD_STYPE)
-            update = records.pack(state.subscriber.pending)
-            return Message(_with_record(content, state.answer_key, update), reply_to=message)
-        start_s = time.thread_time()
-        if not _follow(state, request, frames, context.node_id, cache, self._make_start(context)):
-            # Store nothing from this message: accepting a forged number would make every genuine one look stale.
-            return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
-        decode_seconds = time.thread_time() - start_s + (cache.saved_seconds if cache else 0.0)
-
-        identity = int(context.node_config.get("partition-id", context.node_id))
-        asked = Asked(request, key, contents.record_uplinks, contents.clipping_norm, identity, decode_seconds)
-        message.content = _with_record(message.content, key, _model(state, cache))
+        followed = self._followed(message, context, cache, store)
+        if isinstance(followed, Message):
+            return followed
+        state, asked = followed
+        message.content = _with_record(message.content, asked.key, _model(state, cache))
         if asked.uplinks:
             del message.content[records.RECORD_UPLINKS]
         with kept_state(context), _explained():
@@ -107,6 +84,35 @@ class CompressionMod:
             del learned
         store.save(state)
         return reply
+
+    def _followed(
+        self, message: Message, context: Context, cache: DecodeCache | None, store: StateStore
+    ) -> tuple[ClientState, Asked] | Message:
+        """Return the state after the frames of `message`, and what it asks; the reply itself if the app need not run.
+
+        The frames are dropped here: a first model must not lie in memory twice while the app trains.
+        """
+        contents = Contents.of(message.content)
+        key, data = cast(tuple[str, bytes], contents.frame)
+        request, frames = parse_server_message(data)
+        request = replace(request, frames=())
+        starts = {(frame.base_version, frame.before) for frame in frames}
+        places = starts | {(frame.version, frame.after) for frame in frames} | {(request.version, request.fingerprint)}
+        state = store.load(request.training_id, places)  # one from which the node can follow
+        if state.subscriber.is_repeated(request):
+            content = RecordDict(dict(state.answer.items()))
+            for name, sender in state.senders.items():
+                if sender.pending_number == request.number:
+                    content[name] = records.pack(sender.pending, stype=records.RECORD_STYPE)
+            update = records.pack(state.subscriber.pending)
+            return Message(_with_record(content, state.answer_key, update), reply_to=message)
+        start_s = time.thread_time()
+        if not _follow(state, request, frames, context.node_id, cache, self._make_start(context)):
+            # Store nothing from this message: accepting a forged number would make every genuine one look stale.
+            return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
+        decode_seconds = time.thread_time() - start_s + (cache.saved_seconds if cache else 0.0)
+        identity = int(context.node_config.get("partition-id", context.node_id))
+        return state, Asked(request, key, contents.record_uplinks, contents.clipping_norm, identity, decode_seconds)
 
     def _taken(
         self, reply: Message, message: Message, state: ClientState, asked: Asked

@@ -96,11 +96,11 @@ class StateFiles:
 
     def write(self, state: ClientState) -> None:
         """Write `state`, which `read` returned, or which is the first one."""
-        self._frames += state.followed
         replica = state.subscriber.replica
+        self._frames += state.followed or ()
         if replica is None:
             self._model, self._frames = "", ()
-        elif not self._can_replay_to(replica):
+        elif state.followed is None or not self._can_replay_to(replica):
             name = _model_name(replica.version, replica.fingerprint)
             _write(self._state.with_name(name), state.model() | {"plain": to_json(state.plain())})
             self._model, self._frames = name, ()
@@ -125,13 +125,8 @@ class StateFiles:
         size = sum(frame.size for frame in self._frames)
         deltas = sum(frame.version - frame.base_version if frame.kind is Kind.REPLAY else 1 for frame in self._frames)
         too_long = deltas > MAX_REPLAYED_FRAMES or size * MIN_MODEL_PER_FRAMES > replica.vector.nbytes
-        makes_model = any(frame.kind is Kind.START for frame in self._frames)
         end = _model_name(self._frames[-1].version, self._frames[-1].after) if self._frames else self._model
-        return (
-            bool(self._model)
-            and not (too_long or makes_model)
-            and end == _model_name(replica.version, replica.fingerprint)
-        )
+        return bool(self._model) and not too_long and end == _model_name(replica.version, replica.fingerprint)
 
 
 def _model_name(version: int, fingerprint: int) -> str:
