@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from flwr.app import Array, ArrayRecord, RecordDict
 
 from fedcomp.flower import to_record
 from fedcomp.flower.compat import JoinedArray, LazyArray, record_from_objects, record_to_bytes, record_to_objects
-from fedcomp.flower.records import to_arrays
+from fedcomp.flower.records import are_equal, dense_size, to_arrays
 
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -20,6 +21,46 @@ def test_its_numpy_array_is_a_copy_and_its_fields_are_those_of_an_array() -> Non
     first[:] = 7
     assert lazy.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
     assert (lazy.dtype, lazy.shape, lazy.stype, lazy.data) == ("float32", (2, 3), "numpy.ndarray", plain.data)
+
+
+@pytest.mark.parametrize("values", [VALUES, np.float64(3), np.zeros(0, np.int8), np.asfortranarray(VALUES)])
+def test_its_size_is_that_of_its_bytes_which_it_does_not_keep(values: np.ndarray) -> None:
+    lazy, plain = LazyArray(np.asarray(values)), Array(np.asarray(values))
+    assert dense_size(ArrayRecord({"w": plain})) == lazy.size == len(plain.data)
+    assert lazy.data == plain.data
+    assert lazy.data is not lazy.data
+    lazy.data = b"12"
+    assert (lazy.data, lazy.size) == (b"12", 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "equal"),
+    [
+        (lambda arrays: arrays, True),
+        (lambda arrays: {"b": arrays["b"], "w": arrays["w"]}, True),
+        (lambda arrays: arrays | {"w": np.asfortranarray(arrays["w"])}, True),
+        (lambda arrays: arrays | {"w": arrays["w"] * np.float32(1 + 2**-23)}, False),
+        (lambda arrays: arrays | {"b": -arrays["b"]}, False),
+        (lambda arrays: arrays | {"w": arrays["w"].view(np.int32)}, False),
+        (lambda arrays: arrays | {"w": arrays["w"].T.reshape(3, 2)}, False),
+        (lambda arrays: arrays | {"more": arrays["b"]}, False),
+        (lambda arrays: {"w": arrays["w"]}, False),
+    ],
+    ids=["same", "order", "layout", "a bit", "sign of zero", "dtype", "shape", "more", "less"],
+)
+def test_records_are_equal_if_they_hold_the_same_bits_under_the_same_names(
+    change: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]], equal: bool
+) -> None:
+    arrays = {"w": VALUES, "b": np.zeros(3, np.float32)}
+    for record in (to_record(change(arrays)), ArrayRecord({name: Array(a) for name, a in change(arrays).items()})):
+        assert are_equal(record, to_record(arrays)) is equal
+        assert are_equal(to_record(arrays), record) is equal
+
+
+def test_a_record_of_another_kind_equals_no_model() -> None:
+    record = to_record({"w": VALUES})
+    assert not are_equal(record, ArrayRecord({"w": Array("float32", (2, 3), "other", record["w"].data)}))
+    assert not are_equal(*[ArrayRecord({"w": Array("float32", (2, 3), "other", record["w"].data)})] * 2)
 
 
 def test_reading_the_arrays_of_a_record_copies_nothing() -> None:
