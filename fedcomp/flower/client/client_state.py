@@ -34,7 +34,7 @@ class ClientState:
     `training_id` names the training, 0 if it is unknown.  `local` are the tensors that never travel, as last trained here.
     While the subscriber has a pending update, `answer` are the other records of that reply and `answer_key` is the key of the
     update's own record.  `senders` are those of the further records that the server wants compressed, by key; their pending
-    frames belong to the same reply.  `followed` are the steps that the replica followed with the last message, None if it began
+    frames belong to the same reply.  `followed` are the steps that the replica followed with the last message, none if it began
     anew with a key or start frame; they are not saved.
     """
 
@@ -44,7 +44,7 @@ class ClientState:
     local: dict[str, Array] = field(default_factory=dict[str, Array])
     answer: dict[str, Record] = field(default_factory=dict[str, Record])
     senders: dict[str, RecordSender] = field(default_factory=dict[str, RecordSender])
-    followed: tuple[Frame, ...] | None = ()
+    followed: tuple[Frame, ...] = ()
 
     def settle(self, acked: Ack, node: int, returned: float = 0.0) -> None:
         """Settle the pending update and the pending records, which were accepted together or not at all.
@@ -70,7 +70,7 @@ class ClientState:
             after = self.subscriber.replica
             if before is not None and after is not None and before.layout.digest != after.layout.digest:
                 self.local, self.senders = {}, {}
-        self.followed = None if any(frame.kind in (Kind.KEY, Kind.START) for frame in frames) else frames
+        self.followed = () if any(frame.kind in (Kind.KEY, Kind.START) for frame in frames) else frames
 
     def plain(self) -> dict[str, str]:
         """Return the numbers and names as texts, because JSON has no 64-bit integers."""

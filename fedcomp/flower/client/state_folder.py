@@ -97,10 +97,10 @@ class StateFiles:
     def write(self, state: ClientState) -> None:
         """Write `state`, which `read` returned, or which is the first one."""
         replica = state.subscriber.replica
-        self._frames += state.followed or ()
+        self._frames += state.followed
         if replica is None:
             self._model, self._frames = "", ()
-        elif state.followed is None or not self._can_replay_to(replica):
+        elif not self._can_replay_to(replica):
             name = _model_name(replica.version, replica.fingerprint)
             _write(self._state.with_name(name), state.model() | {"plain": to_json(state.plain())})
             self._model, self._frames = name, ()

@@ -126,6 +126,28 @@ def test_a_replay_counts_as_its_deltas(deltas: int, tmp_path: Path) -> None:
     _same(StateFiles(tmp_path).read(), replace(followed, followed=()))
 
 
+@pytest.mark.parametrize("shared_start", [False, True])
+def test_a_node_that_begins_anew_writes_its_model(tmp_path: Path, *, shared_start: bool) -> None:
+    """The frame that it begins with may be short; a start frame cannot be read again without the app."""
+    arrays, rng = {"w": np.zeros(40_000, np.float32)}, np.random.default_rng(0)
+    publisher = Publisher.begin(start_replica(layout_of(arrays), arrays), shared_start=shared_start)
+    publisher.publish(rng.standard_normal(40_000, np.float32), b"", fedcomp.stc(density=0.001), seed=0)
+    message, _ = publisher.message_to(1, "dense()", 0)
+    frames = tuple(map(parse_single_frame, message.frames))
+    assert [frame.kind for frame in frames] == [Kind.START if shared_start else Kind.KEY, Kind.DELTA]
+    other = {"w": np.ones(40_000, np.float32)}
+    files, state = (
+        StateFiles(tmp_path),
+        ClientState(Subscriber(start_replica(layout_of(other), other, 5)), training_id=7),
+    )
+    files.write(state)
+    state.follow(message, frames, None, lambda: arrays)
+    files.write(state)
+    replica = publisher.replica
+    assert [path.name for path in tmp_path.glob("model-*")] == [f"model-{replica.version}-{replica.fingerprint:016x}"]
+    _same(StateFiles(tmp_path).read(), state)
+
+
 def test_nodes_with_and_without_files_send_the_same_bytes(tmp_path: Path) -> None:
     runs = []
     for node_config in (None, _in(tmp_path)):
