@@ -78,6 +78,17 @@ def test_a_message_gets_frames_in_place_of_the_model_and_other_records_stay() ->
         assert amounts["dense_downlink_bytes"] == sum(len(a.data) for a in [*model.inner.values(), *control.values()])
 
 
+def test_a_strategy_may_send_a_copy_of_the_model_but_no_other_one() -> None:
+    model = published()
+    copied = ArrayRecord({name: Array(array.numpy()) for name, array in model.inner.items()})
+    message = Message(RecordDict({"copied": copied}), 1, "train")
+    model.pack(message, "dense()", 5, "FedAvg")
+    assert list(message.content["copied"]) == ["fedcomp"]
+    copied["w"] = Array(np.nextafter(copied["w"].numpy(), np.float32(9)))
+    with pytest.raises(ValueError, match="no record of the published model"):
+        model.pack(Message(RecordDict({"copied": copied}), 2, "train"), "dense()", 5, "FedAvg")
+
+
 def test_a_message_without_the_model_is_refused() -> None:
     with pytest.raises(ValueError, match="FedAvg .* node 7"):
         published().pack(Message(RecordDict({"arrays": to_record(arrays())}), 7, "train"), "dense()", 0, "FedAvg")
