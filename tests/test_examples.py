@@ -176,7 +176,7 @@ def test_an_example_is_as_good_compressed_as_plain_for_far_fewer_bytes(
 def test_two_rounds_of_an_example_run_plain_and_compressed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     skip_without(name)
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    run.main(str(EXAMPLES / name), "num-server-rounds=2")
+    run.main(str(EXAMPLES / name), "num-server-rounds=2", *(["num-versions=4"] if name == "asynchronous" else []))
     output = capsys.readouterr().out
     found = OUTPUT.fullmatch(output)
     assert found, f"a node was refused or failed, or fedcomp warns:\n{output}"
