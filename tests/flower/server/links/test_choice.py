@@ -232,7 +232,7 @@ def test_the_farther_the_model_has_moved_the_fewer_the_bits(learned: tuple[list[
 
 def test_little_of_the_change_is_not_published_at_the_end(tmp_path: Path) -> None:
     """In the beginning versions are dense; as the model moves on, they become sparse."""
-    rounds, densities = 150, list[float]()
+    rounds, densities = 60, list[float]()
     strategy = CompressedStrategy(
         half(),
         on_round=lambda _: densities.append(density_of(strategy.compressors[1])),
@@ -446,15 +446,15 @@ def test_the_log_names_the_choice_and_its_reason_in_one_line(caplog: pytest.LogC
 
 
 def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    whole, expected = run(24)
+    whole, expected = run(12)
     random.seed(3)
     first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(tmp_path / "state"))
     grid = RecordingGrid()
     with pytest.raises(Stopped):
-        first.start(grid, model((60, 60)), num_rounds=24, evaluate_fn=stop_after(11))
+        first.start(grid, model((60, 60)), num_rounds=12, evaluate_fn=stop_after(6))
     second = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     second.load(tmp_path / "state")
-    second.start(grid, second.arrays, num_rounds=24 - second.round)
+    second.start(grid, second.arrays, num_rounds=12 - second.round)
     assert grid.per_round == expected.per_round
     np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
 
@@ -580,7 +580,7 @@ def test_what_nodes_fetch_to_evaluate_counts(share: float) -> None:
     random.seed(5)
     inner = FedAvg(fraction_train=0.2, fraction_evaluate=share)
     strategy = CompressedStrategy(inner, uplink=UPLINK, downlink=fedcomp.balanced(fedcomp.stc(density=0.1)))
-    strategy.start(LocalGrid(app(), 20, in_memory=True), model((200, 200)), num_rounds=60)
+    strategy.start(LocalGrid(app(), 20, in_memory=True), model((200, 200)), num_rounds=45)
     assert fetched_per_sent(strategy, 20) == pytest.approx(1.0, rel=0.15)
 
 
@@ -631,8 +631,8 @@ def test_the_density_is_never_above_the_named_one() -> None:
 
 def test_a_restarted_server_balances_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     downlink = fedcomp.balanced(fedcomp.stc(density=0.05))
-    whole, _, expected = balanced_run(downlink, 24)
-    parts, _, used = balanced_run(downlink, 24, tmp_path / "state", stop=11)
+    whole, _, expected = balanced_run(downlink, 14)
+    parts, _, used = balanced_run(downlink, 14, tmp_path / "state", stop=7)
     assert used == expected
     np.testing.assert_array_equal(floats(parts.arrays), floats(whole.arrays))
 
