@@ -139,9 +139,7 @@ def test_an_example_installs_what_it_imports_and_needs_the_public_face_alone(nam
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(
-            name, marks=() if name in SHORT else pytest.mark.system if name in WHOLE else pytest.mark.nightly
-        )
+        pytest.param(name, marks=() if name in SHORT else pytest.mark.system if name in WHOLE else pytest.mark.nightly)
         for name in MIN_RATIO
     ],
 )
