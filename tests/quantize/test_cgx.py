@@ -267,8 +267,8 @@ def test_error_feedback_around_levels_of_least_error_stays_bounded(bits: int) ->
     """Heavy-tailed vectors, whose error with the levels of the range is longer than they are."""
     compressor, rng = fedcomp.cgx(bits=bits, feedback=True), np.random.default_rng(bits)
     state, norms = compressor.init(1000), list[float]()
-    for seed in range(150):
+    for seed in range(300):
         vector = rng.standard_t(2, 1000).astype(np.float32)
         _, state = compressor.encode(vector, state, seed)
         norms.append(float(np.linalg.norm(state["residual"])))
-    assert max(norms[100:]) < 3 * max(norms[20:60])
+    assert max(norms[200:]) < 3 * max(norms[20:120])
