@@ -40,8 +40,8 @@ MIN_RATIO = {
 """The least compression ratio that is accepted, of both directions together."""
 NEEDS = {"lora": "peft", "xgboost": "xgboost", "jax": "jax", "lightning": "lightning"}
 """Libraries of examples that `make install` does not install."""
-SHORT = ("scikit-learn", "gossip", "jax", "lightning", "xgboost")
-"""Examples that take a few seconds, whose full runs `make test` includes; `make system` has that of PyTorch."""
+SHORT, WHOLE = ("scikit-learn", "jax", "lightning", "xgboost"), ("gossip", "pytorch")
+"""Examples that take a few seconds, whose full runs `make test` includes; and those of which `make system` has them."""
 MAX_ACCURACY_LOSS = 0.5
 """The accuracy, in percent, that compression may cost."""
 MAX_LOSS_RATIO = 1.02
@@ -139,9 +139,7 @@ def test_an_example_installs_what_it_imports_and_needs_the_public_face_alone(nam
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(
-            name, marks=() if name in SHORT else pytest.mark.system if name == "pytorch" else pytest.mark.nightly
-        )
+        pytest.param(name, marks=() if name in SHORT else pytest.mark.system if name in WHOLE else pytest.mark.nightly)
         for name in MIN_RATIO
     ],
 )
@@ -171,12 +169,12 @@ def test_an_example_is_as_good_compressed_as_plain_for_far_fewer_bytes(
     assert values["ratio"] == pytest.approx(claims["ratio"], rel=0.2)
 
 
-@pytest.mark.parametrize("name", sorted(set(MIN_RATIO) - {*SHORT, "pytorch"}))
+@pytest.mark.parametrize("name", sorted(set(MIN_RATIO) - {*SHORT, *WHOLE}))
 @pytest.mark.filterwarnings("default")  # of the libraries
 def test_two_rounds_of_an_example_run_plain_and_compressed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     skip_without(name)
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    run.main(str(EXAMPLES / name), "num-server-rounds=2")
+    run.main(str(EXAMPLES / name), "num-server-rounds=2", *(["num-versions=4"] if name == "asynchronous" else []))
     output = capsys.readouterr().out
     found = OUTPUT.fullmatch(output)
     assert found, f"a node was refused or failed, or fedcomp warns:\n{output}"

@@ -65,6 +65,7 @@ def test_the_page_about_trained_models_loads_them(tmp_path: Path, monkeypatch: p
     assert all(np.array_equal(tensor.numpy(), trained[name]) for name, tensor in found["model"].state_dict().items())
 
 
+@pytest.mark.system
 def test_the_flower_app_in_the_quickstart_runs_and_is_compressed(tmp_path: Path) -> None:
     files = {}
     for block in _blocks("python", QUICKSTART):
@@ -153,6 +154,7 @@ def test_the_codec_example_prints_the_output_below_it() -> None:
     assert done.stdout == found[2]
 
 
+@pytest.mark.system
 def test_the_app_with_a_checkpoint_continues_from_its_checkpoint_to_the_same_model(tmp_path: Path) -> None:
     (server,) = _blocks("python", HOW_TO / "checkpoint.md")
     client = next(block for block in _blocks("python", QUICKSTART) if block.startswith("# client_app.py"))

@@ -148,6 +148,7 @@ def test_a_federation_trains_with_plug_ins(training: str) -> None:
     assert changed.accuracy > 0.3
 
 
+@pytest.mark.system
 def test_it_needs_neither_flower_nor_pydantic() -> None:
     text = (
         "import sys\n"

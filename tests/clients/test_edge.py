@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from fedcomp.data import load, read_card, write_own
@@ -74,6 +75,7 @@ def write_idx(folder: Path, images: NDArray[Any], labels: NDArray[Any]) -> None:
     (folder / "digits.toml").write_text(f"{card}\n[files]\ntrain = [{', '.join(files)}]\n")
 
 
+@pytest.mark.system
 def test_nodes_train_on_their_own_samples_without_the_libraries_of_datasets(tmp_path: Path) -> None:
     card = read_card("digits", ROOT / "datasets")
     train = load(card).train

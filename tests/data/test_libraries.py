@@ -109,6 +109,7 @@ def test_a_missing_repository_is_refused_in_one_sentence(tmp_path: Path) -> None
         load(absent)
 
 
+@pytest.mark.system
 def test_a_hub_that_does_not_answer_is_refused_in_three_seconds(tmp_path: Path) -> None:
     """The hub is a socket that takes connections and says nothing: the slowest way to be without a network."""
     program = (

@@ -31,6 +31,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
     assert not carriers(federation.mark)
 
 
+@pytest.mark.system
 def test_only_its_own_authority_verifies_the_superlink(federation: Federation, tmp_path: Path) -> None:
     assert federation.superlink.answers()
     make_server(tmp_path / "other")
@@ -38,6 +39,7 @@ def test_only_its_own_authority_verifies_the_superlink(federation: Federation, t
         ssl.get_server_certificate(("127.0.0.1", federation.port), ca_certs=str(tmp_path / "other" / "ca.pem"))
 
 
+@pytest.mark.system
 def test_all_programs_are_forked_from_one_server(federation: Federation) -> None:
     if unsupported():
         pytest.skip(unsupported())
@@ -50,6 +52,7 @@ def test_all_programs_are_forked_from_one_server(federation: Federation) -> None
     assert wait_until(lambda: names() >= programs, 10), names()
 
 
+@pytest.mark.system
 def test_all_sockets_listen_on_loopback(federation: Federation) -> None:
     held = set()
     for program in federation.programs:

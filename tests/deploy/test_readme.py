@@ -80,6 +80,7 @@ def test_the_commands_make_all_folders_that_the_containers_mount(place: Path) ->
     assert (place / "site" / "node-0" / "key" / "node.key").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.system
 def test_the_commands_make_keys_and_samples(place: Path) -> None:
     np.savez(place / "samples.npz", x=np.zeros((5, 1, 8, 8), np.float32), y=np.arange(5))
     (place / "digits.toml").write_text((ROOT / "datasets" / "digits.toml").read_text())

@@ -3,11 +3,14 @@
 import contextlib
 import io
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from experiments.results import write_csv
 from experiments.study_report import About, main, render
@@ -38,6 +41,25 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
+@contextlib.contextmanager
+def drawing(*kinds: str) -> Iterator[None]:
+    """Draw the figures of these formats, once each; of the others, draw the first and take its picture for all of them."""
+    pictures, savefig = dict[object, bytes](), Figure.savefig
+
+    def draw(figure: Figure, file: BinaryIO, **settings: Any) -> None:
+        kind = settings["format"]
+        key = (kind, figure) if kind in kinds else kind
+        if key not in pictures:
+            drawn = io.BytesIO()
+            savefig(figure, drawn, **settings)
+            pictures[key] = drawn.getvalue()
+        file.write(pictures[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", draw)
+        yield
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the results of one cell and all that the command makes of them; its texts need escaping."""
@@ -47,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "results.html").write_text("an old one", encoding="utf-8")
     figures, tables = ["--figures", str(folder / "figures"), "--format", "svg", "pdf"], io.StringIO()
     latex = ["--latex", str(folder / "tables")]
-    with contextlib.redirect_stdout(tables):
+    with contextlib.redirect_stdout(tables), drawing("svg"):
         main([str(folder / "results.csv"), "--title", "<script>alert(1)</script>", *figures, "--markdown", *latex])
     (folder / "tables.md").write_text(tables.getvalue(), encoding="utf-8")
     return folder
@@ -62,12 +84,6 @@ def text(html: str) -> str:
 def complete() -> str:
     """Return the page of a complete study."""
     return render(pd.concat(sweep()), ABOUT)
-
-
-@pytest.fixture(scope="module")
-def bare() -> str:
-    """Return the page of one cell, of which nothing else is known."""
-    return render(cell([0.1, 0.5]), About("A title"))
 
 
 def test_the_page_loads_nothing_and_closes_what_it_opens(complete: str) -> None:
@@ -95,7 +111,8 @@ def test_the_page_has_title_question_commands_notes_and_every_method_with_its_se
 def known() -> str:
     """Return the page of one cell, whose environment is known, and whose downlink is a method within another."""
     about = About("A title", results="../results.csv", environment={"processor": "A <CPU>, 8 cores"}, made="made today")
-    return render(cell([0.1, 0.5], downlink="balanced(stc(density=0.01))"), about)
+    with drawing():
+        return render(cell([0.1, 0.5], downlink="balanced(stc(density=0.01))"), about)
 
 
 def test_a_method_within_another_is_named_with_the_paper_of_the_outer_one(known: str) -> None:
@@ -103,13 +120,14 @@ def test_a_method_within_another_is_named_with_the_paper_of_the_outer_one(known:
     assert "what returning nodes fetch" in known
 
 
-def test_the_contents_lead_to_every_section_and_ids_are_unique(complete: str, bare: str) -> None:
+def test_the_contents_lead_to_every_section_and_ids_are_unique(complete: str, known: str) -> None:
     ids = re.findall(r' id="([^"]*)"', complete)
     assert len(set(ids)) == len(ids)
     contents = re.findall('<a href="#([^"]*)">([^<]*)</a>', complete)
     assert contents == re.findall('<h2 id="([^"]*)">([^<]*)</h2>', complete)
     assert len(contents) == 12
-    assert '<a href="#reproduce">' not in bare, "no commands are known"
+    assert '<a href="#reproduce">' in complete
+    assert '<a href="#reproduce">' not in known, "no commands are known"
 
 
 def test_numbers_are_aligned_to_the_right_and_texts_are_not(complete: str) -> None:
@@ -117,12 +135,12 @@ def test_numbers_are_aligned_to_the_right_and_texts_are_not(complete: str) -> No
     assert "<td>stc(density=0.01)</td>" in complete
 
 
-def test_the_page_names_environment_and_table_if_they_are_known(known: str, bare: str) -> None:
+def test_the_page_names_environment_and_table_if_they_are_known(known: str, complete: str) -> None:
     assert '<a href="../results.csv">../results.csv</a>' in known
     assert '<th scope="row">processor</th><td>A &lt;CPU&gt;, 8 cores</td>' in known
     assert "made today" in known
     assert "not recorded" not in known
-    assert "not recorded" in bare
+    assert "not recorded" in complete
 
 
 @pytest.mark.nightly
@@ -160,7 +178,8 @@ def test_the_command_writes_figures_prints_tables_and_leaves_other_files_alone(f
 
 def test_the_printed_tables_are_for_the_given_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_csv(tmp_path / "results.csv", cell([0.1]))
-    main([str(tmp_path / "results.csv"), "--target", "0.4", "--markdown"])
+    with drawing():
+        main([str(tmp_path / "results.csv"), "--target", "0.4", "--markdown"])
     assert "| 40 % | STC 1/100 |" in capsys.readouterr().out
 
 

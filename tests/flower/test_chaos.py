@@ -19,7 +19,7 @@ from tests.flower.toy import Watching, app, checkpoint_at, floats, model, state_
 
 pytestmark = pytest.mark.one_flower
 
-NODES, ROUNDS = 30, 200
+NODES, ROUNDS = 30, 100
 FAULTS = [*Fault, *[None] * 12]
 
 
@@ -40,7 +40,7 @@ def _bring_up_to_date(strategy: CompressedStrategy, grid: LocalGrid) -> None:
     inner.fraction_evaluate, inner.min_evaluate_nodes = 0.0, 0
 
 
-def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_path: Path) -> None:
+def test_a_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_path: Path) -> None:
     random.seed(7)
     faults = random.Random(8)
     grid = LocalGrid(app(), NODES)

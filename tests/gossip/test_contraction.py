@@ -80,7 +80,7 @@ def test_the_floor_of_deep_squeeze_is_proportional_to_its_step_size_and_to_the_n
     assert floor(0.25, common=10, use="choco(drive())") < 1e-3 * whole
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(4)
 def test_nodes_that_train_learn_together_what_none_of_them_knows(found: Choco | DeepSqueeze) -> None:
     """Node i moves towards a target of its own; the mean of the targets is what all of them should learn."""
     rng = np.random.default_rng(3)

@@ -31,9 +31,9 @@ def test_a_trial_is_the_same_on_every_run() -> None:
     assert list(first.lines()) == list(second.lines())
 
 
-def broken(trials: int = 20) -> str:
-    """Return the first law that is broken."""
-    result = soak.soak(SEED, 0, lambda result: bool(result.broken) or result.trials == trials, KINDS)
+def broken(trials: int = 20, first: int = 0) -> str:
+    """Return the first law that is broken, from the trial `first` on: one that is known to break it saves the others."""
+    result = soak.soak(SEED, first, lambda result: bool(result.broken) or result.trials == trials, KINDS)
     (text,) = result.broken.values()
     return text
 
@@ -41,7 +41,7 @@ def broken(trials: int = 20) -> str:
 def test_an_edge_that_one_end_uses_alone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = peer.Peer.settle
     monkeypatch.setattr(peer.Peer, "settle", lambda self, neighbor, *, used: whole(self, neighbor, used=True))
-    assert "the sum of models is off" in broken()
+    assert "the sum of models is off" in broken(first=9)
 
 
 def test_a_doubt_that_is_never_settled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

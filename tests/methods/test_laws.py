@@ -184,12 +184,14 @@ def test_terngrad_with_a_scale_of_a_power_has_the_mean_of_its_own_scale(clip: fl
 def test_doublesqueezes_random_codec_contracts_by_what_its_magnitude_says() -> None:
     """E||Q(v) - v||^2 = (1 - a) ||v||^2, a = |v|^2 / (max |v| |v|_1), for vectors of light and of heavy tails."""
     rng = np.random.default_rng(0)
-    for given in (rng.standard_normal(2000), rng.standard_t(2, 2000), np.ones(2000), np.eye(1, 2000)[0]):
+    light, heavy = rng.standard_normal(2000), rng.standard_t(2, 2000)
+    exact = (np.ones(2000), 20), (np.eye(1, 2000)[0], 20)  # a = 1: every seed gives the same
+    for given, seeds in ((light, 200), (heavy, 200), *exact):
         vector = given.astype(np.float32)
         wide = vector.astype(np.float64)
         square = np.square(wide).sum()
         kept = square / (np.abs(wide).max() * np.abs(wide).sum())
-        found = [once("doublesqueeze(codec='random')", vector, seed) for seed in range(200)]
+        found = [once("doublesqueeze(codec='random')", vector, seed) for seed in range(seeds)]
         errors = [np.square(one - wide).sum() / square for one in found]
         assert np.mean(errors) == pytest.approx(1 - kept, abs=0.03)
         assert kept >= 2 / (1 + math.sqrt(2000))
@@ -198,7 +200,7 @@ def test_doublesqueezes_random_codec_contracts_by_what_its_magnitude_says() -> N
 
 
 def test_doublesqueezes_random_codec_keeps_a_far_smaller_residual_than_the_unbiased_one() -> None:
-    given = updates(300, 1000)
+    given = updates(150, 1000)
     compressor = fedcomp.parse("doublesqueeze(codec='random')")
     unbiased = replace(compressor, quantizer=TernGrad(0.0))
     norms = {}

@@ -14,6 +14,7 @@ def output(*command: str | Path, cwd: Path = ROOT, timeout: float = 120) -> str:
     return done.stdout
 
 
+@pytest.mark.system
 def test_the_plugin_keeps_the_contract(python: Path) -> None:
     program = "import fedcomp; from fedcomp.testing import check_compressor; check_compressor(fedcomp.parse('int8()'))"
     output(python, "-W", "error", "-c", program)

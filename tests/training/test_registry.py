@@ -55,6 +55,7 @@ main(["training"])
 """
 
 
+@pytest.mark.system
 def test_a_node_finds_the_plug_in_of_an_installed_package(tmp_path: Path) -> None:
     """w = 1 - 0.25 * 3 * 2."""
     metadata = tmp_path / "scaled-1.0.dist-info"
@@ -81,6 +82,7 @@ def test_a_taken_name_is_refused() -> None:
     assert str(fedprox()) == "fedprox(mu=0.01)"
 
 
+@pytest.mark.system
 def test_the_plug_in_of_the_guide_passes_its_test(tmp_path: Path) -> None:
     section = (ROOT / "docs" / "how-to" / "add-a-training-plug-in.md").read_text()
     blocks = re.findall(r"^   ```python\n(.*?)^   ```$", section, re.MULTILINE | re.DOTALL)

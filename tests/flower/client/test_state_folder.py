@@ -592,7 +592,7 @@ def test_a_process_killed_while_writing_leaves_a_valid_file(tmp_path: Path) -> N
         "    print(number, flush=True)\n"
     )
     root = Path(__file__).resolve().parents[3]
-    for _ in range(3):
+    for _ in range(2):
         with subprocess.Popen(
             [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=root
         ) as writer:

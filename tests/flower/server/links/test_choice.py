@@ -186,6 +186,12 @@ def choice_in(path: Path) -> dict[str, Any]:
     return choice
 
 
+def choice_of(strategy: CompressedStrategy, folder: Path) -> dict[str, Any]:
+    """Return what a checkpoint of `strategy`, which is written to `folder`, remembers of the choice."""
+    strategy.save(folder / "state")
+    return choice_in(folder / "state")
+
+
 def learning(spread: Callable[[int], Any] = lambda _: 1.0, n: int = 14_640) -> ClientApp:
     """Return an app whose nodes go in one direction together, and each a bit elsewhere, by numbers times ``spread(node)``."""
     direction = np.random.default_rng(0).standard_normal(n, np.float32)
@@ -198,37 +204,41 @@ def learning(spread: Callable[[int], Any] = lambda _: 1.0, n: int = 14_640) -> C
     return training(step)
 
 
-def train(client_app: ClientApp, rounds: int, path: Path, n: int = 14_640) -> list[float]:
-    """Return the bits of the updates in each round."""
+def train(client_app: ClientApp, rounds: int, folder: Path) -> tuple[list[float], dict[str, Any]]:
+    """Return the bits of the updates in each round, and what a checkpoint in `folder` then remembers of the choice."""
     grid = RecordingGrid(client_app)
-    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(path))
-    strategy.start(grid, to_record({"w": np.zeros(n, np.float32)}), num_rounds=rounds)
-    return [bits_of(text) for text in grid.per_round]
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    strategy.start(grid, FLAT, num_rounds=rounds)
+    return [bits_of(text) for text in grid.per_round], choice_of(strategy, folder)
 
 
-def test_the_farther_the_model_has_moved_the_fewer_the_bits(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], dict[str, Any]]:
+    """The bits and the choice of thirty rounds of nodes that learn."""
+    return train(learning(), 30, tmp_path_factory.mktemp("learned"))
+
+
+def test_the_farther_the_model_has_moved_the_fewer_the_bits(learned: tuple[list[float], dict[str, Any]]) -> None:
     """Nodes that walk at random get no farther than the noise of sampling, and send more."""
-    learned = train(learning(), 30, tmp_path / "learned")
-    assert learned[-1] < 0.3 * learned[0]
-    assert all(later <= 1.05 * earlier for earlier, later in pairwise(learned[1:]))
-    budget = choice_in(tmp_path / "learned")["budget"]
+    bits, budget = learned[0], learned[1]["budget"]
+    assert bits[-1] < 0.3 * bits[0]
+    assert all(later <= 1.05 * earlier for earlier, later in pairwise(bits[1:]))
     assert budget["displacement"] == pytest.approx(30**2 * 14_640, rel=0.15)
     assert 0 < budget["noise"] < budget["displacement"]
     assert budget["rounds"] == 30
     walked = [bits_of(text) for text in run(10)[1].per_round]
-    assert walked[-1] > 3 * learned[-1]
+    assert walked[-1] > 3 * bits[-1]
 
 
 def test_little_of_the_change_is_not_published_at_the_end(tmp_path: Path) -> None:
     """In the beginning versions are dense; as the model moves on, they become sparse."""
-    rounds, densities = 150, list[float]()
+    rounds, densities = 60, list[float]()
     strategy = CompressedStrategy(
         half(),
-        checkpoint=Checkpoint(tmp_path / "state"),
         on_round=lambda _: densities.append(density_of(strategy.compressors[1])),
     )
     strategy.start(RecordingGrid(learning()), FLAT, num_rounds=rounds)
-    budget = choice_in(tmp_path / "state")["budget"]
+    budget = choice_of(strategy, tmp_path)["budget"]
     assert budget["displacement"] == pytest.approx(rounds**2 * 14_640, rel=0.15), "what is not published counts"
     exact = rounds * np.random.default_rng(0).standard_normal(14_640, np.float32)
     missing = np.sum((strategy.arrays["w"].numpy() - exact) ** 2) / np.sum(exact**2)
@@ -240,10 +250,10 @@ def test_little_of_the_change_is_not_published_at_the_end(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("inner", [FedAvgM, FedAdam, FedMedian])
 def test_versions_of_any_strategy_follow_what_is_not_published_yet(inner: type[FedAvg], tmp_path: Path) -> None:
-    strategy = CompressedStrategy(inner(fraction_evaluate=0.0), checkpoint=Checkpoint(tmp_path / "state"))
+    strategy = CompressedStrategy(inner(fraction_evaluate=0.0))
     with pytest.raises(Stopped):
         strategy.start(RecordingGrid(learning()), FLAT, num_rounds=150, evaluate_fn=stop_after(12))
-    choice = choice_in(tmp_path / "state")
+    choice = choice_of(strategy, tmp_path)
     budget, norm = choice["budget"], float(np.sum(strategy.publisher.memory["residual"].astype(np.float64) ** 2))
     assert budget["residual"] == pytest.approx(norm)
     assert 0 < budget["residual"] < budget["displacement"]
@@ -279,23 +289,21 @@ def test_the_noise_is_the_error_of_the_mean_and_of_the_versions(compressor: str,
         strategy.start(
             RecordingGrid(learning()), to_record({"w": np.zeros(n, np.float32)}), num_rounds=rounds, evaluate_fn=measure
         )
-        strategy.save(tmp_path / "state")
-        assert choice_in(tmp_path / "state")["budget"]["noise"] == pytest.approx(noise[-1], rel=0.1)
+        assert choice_of(strategy, tmp_path)["budget"]["noise"] == pytest.approx(noise[-1], rel=0.1)
 
 
 def test_versions_without_error_feedback_add_noise_after_others_left_a_residual(tmp_path: Path) -> None:
     """The residual stays where it is, and is no part of their error."""
     noise = list[float]()
     for downlink in ("dense()", "eden(bits=1)"):
-        stc, path = fedcomp.stc(density=0.1), tmp_path / downlink
-        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), downlink=stc, checkpoint=Checkpoint(path))
+        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), downlink=fedcomp.stc(density=0.1))
         with pytest.raises(Stopped):
             strategy.start(RecordingGrid(learning()), FLAT, num_rounds=20, evaluate_fn=stop_after(10))
-        before = choice_in(path)["budget"]
+        before = choice_of(strategy, tmp_path)["budget"]
         strategy.downlink = fedcomp.parse(downlink)
         with pytest.raises(Stopped):
             strategy.start(RecordingGrid(learning()), FLAT, num_rounds=20, evaluate_fn=stop_after(15))
-        after = choice_in(path)["budget"]
+        after = choice_of(strategy, tmp_path)["budget"]
         assert after["residual"] == before["residual"] > 0
         noise.append(after["noise"] - before["noise"])
     error = 0.571 * 14_640 * (1 + 1 / NODES)  # of a change, by EDEN with one bit
@@ -336,13 +344,12 @@ def walking(arrays: Arrays, context: Context, number: int) -> Arrays:
 def test_updates_may_add_what_the_budget_gives_where_versions_keep_a_residual(learns: bool, tmp_path: Path) -> None:
     """As much as sampling, if nodes only walk; and no model is expected to learn in a straight line for 200 rounds."""
     random.seed(3)
-    strategy = CompressedStrategy(half(), checkpoint=Checkpoint(tmp_path / "state"))
+    strategy = CompressedStrategy(half())
     grid, budgets = RecordingGrid(learning() if learns else training(walking)), list[NoiseBudget]()
 
     def measure(number: int, _: object) -> None:
         if number:
-            strategy.save(tmp_path / "now")
-            budgets.append(NoiseBudget(**choice_in(tmp_path / "now")["budget"]))
+            budgets.append(NoiseBudget(**choice_of(strategy, tmp_path)["budget"]))
         stop_after(8)(number, _)
 
     with pytest.raises(Stopped):
@@ -351,23 +358,22 @@ def test_updates_may_add_what_the_budget_gives_where_versions_keep_a_residual(le
     budget = budgets[6]
     allowed = budget.share(193, known.noise_share, known.sampling_share, known.growth_power)
     assert allowed != budget.share(193, known.noise_share, *([0.0, 0.5] if not learns else [1.5]))
-    facts = replace(known, noise=allowed, gain=choice_in(tmp_path / "state")["gain"])
+    facts = replace(known, noise=allowed, gain=choice_of(strategy, tmp_path)["gain"])
     found = bits_of(grid.per_round[7])
     assert found == pytest.approx(bits_of(str(choose_uplink(facts).compressor)), rel=0.1)
 
 
 def test_a_strategy_that_goes_back_measures_from_the_model_that_it_goes_back_to(tmp_path: Path) -> None:
-    then, now = tmp_path / "then", tmp_path / "now"
-    one = begin(then)
+    one, then = CompressedStrategy(FedAvg(fraction_evaluate=0.0)), tmp_path / "then"
     one.start(RecordingGrid(learning()), FLAT, num_rounds=4)
-    other = begin(now)
+    one.save(then)
+    other = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     other.start(RecordingGrid(learning()), FLAT, num_rounds=8)
     other.load(then)
     budgets = []
     for strategy in (one, other):
         strategy.start(RecordingGrid(learning()), FLAT, num_rounds=2)
-        strategy.save(tmp_path / "end")
-        budgets.append(choice_in(tmp_path / "end")["budget"])
+        budgets.append(choice_of(strategy, tmp_path)["budget"])
     assert budgets[0] == budgets[1]
 
 
@@ -395,16 +401,17 @@ def test_a_shared_start_makes_first_messages_small_and_so_updates_too(tmp_path: 
     assert bits_of(texts[1]) < 2
 
 
-def test_updates_whose_norm_is_in_few_places_take_fewer_bits(tmp_path: Path) -> None:
+def test_updates_whose_norm_is_in_few_places_take_fewer_bits(
+    learned: tuple[list[float], dict[str, Any]], tmp_path: Path
+) -> None:
     """The server computes the error of the updates from the updates, remembers it, and no few nodes decide."""
     large = np.where(np.arange(14_640) < 1024, np.float32(8), np.float32(1))
-    gains, norms = list[float](), list[float]()
-    for uneven in (0, 2, NODES):
+    choices = [learned[1]]
+    for uneven in (2, NODES):
         spreads: list[Any] = [large] * uneven + [1.0] * (NODES - uneven)
-        train(learning(spreads.__getitem__), 30, tmp_path / str(uneven))
-        gains.append(choice_in(tmp_path / str(uneven))["gain"])
-        norms.append(choice_in(tmp_path / str(uneven))["budget"]["norm"])
-    none, two, all_of_them = gains
+        choices.append(train(learning(spreads.__getitem__), 30, tmp_path)[1])
+    none, two, all_of_them = (choice["gain"] for choice in choices)
+    norms = [choice["budget"]["norm"] for choice in choices]
     assert all_of_them > 1.4 * none
     assert two == pytest.approx(none, rel=0.05)
     assert norms[1] == pytest.approx(norms[0], rel=0.1) != norms[2]
@@ -439,15 +446,15 @@ def test_the_log_names_the_choice_and_its_reason_in_one_line(caplog: pytest.LogC
 
 
 def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    whole, expected = run(24)
+    whole, expected = run(12)
     random.seed(3)
     first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(tmp_path / "state"))
     grid = RecordingGrid()
     with pytest.raises(Stopped):
-        first.start(grid, model((60, 60)), num_rounds=24, evaluate_fn=stop_after(11))
+        first.start(grid, model((60, 60)), num_rounds=12, evaluate_fn=stop_after(6))
     second = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     second.load(tmp_path / "state")
-    second.start(grid, second.arrays, num_rounds=24 - second.round)
+    second.start(grid, second.arrays, num_rounds=12 - second.round)
     assert grid.per_round == expected.per_round
     np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
 
@@ -573,7 +580,7 @@ def test_what_nodes_fetch_to_evaluate_counts(share: float) -> None:
     random.seed(5)
     inner = FedAvg(fraction_train=0.2, fraction_evaluate=share)
     strategy = CompressedStrategy(inner, uplink=UPLINK, downlink=fedcomp.balanced(fedcomp.stc(density=0.1)))
-    strategy.start(LocalGrid(app(), 20, in_memory=True), model((200, 200)), num_rounds=60)
+    strategy.start(LocalGrid(app(), 20, in_memory=True), model((200, 200)), num_rounds=45)
     assert fetched_per_sent(strategy, 20) == pytest.approx(1.0, rel=0.15)
 
 
@@ -624,8 +631,8 @@ def test_the_density_is_never_above_the_named_one() -> None:
 
 def test_a_restarted_server_balances_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     downlink = fedcomp.balanced(fedcomp.stc(density=0.05))
-    whole, _, expected = balanced_run(downlink, 24)
-    parts, _, used = balanced_run(downlink, 24, tmp_path / "state", stop=11)
+    whole, _, expected = balanced_run(downlink, 14)
+    parts, _, used = balanced_run(downlink, 14, tmp_path / "state", stop=7)
     assert used == expected
     np.testing.assert_array_equal(floats(parts.arrays), floats(whole.arrays))
 
