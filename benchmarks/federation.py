@@ -59,7 +59,7 @@ def federation(device: torch.device, rounds: int, training: str = "") -> Result:
             model.load_state_dict({name: torch.from_numpy(array) for name, array in node.held.arrays().items()})
             seed = server_round * CLIENTS + number
             states[number] = _train(model, *shares[number - 1], plan, states.get(number, {}), seed)
-            data_up = node.update(model.state_dict(), message, number, 0.0)
+            data_up = node.update(node.learned(model.state_dict()), message, number, 0.0)
             replies[number] = publisher.parse_reply(number, data_up)
             sent_bytes += len(data_down) + len(data_up)
         updates = [reply.update for reply in replies.values() if reply.update is not None]
