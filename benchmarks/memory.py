@@ -12,7 +12,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.deployed_rounds import APP
@@ -23,14 +23,20 @@ from deploy.program import signals_as_exits
 from deploy.run_config import LaunchError
 from fedcomp.commands import new_parser
 
-PARTS = {"flwr-clientapp": "ClientApp", "flower-supernode": "SuperNode", "flwr-serverapp": "ServerApp"}
-PARTS |= {"flower-superlink": "SuperLink"}
+PARTS = {
+    "flwr-clientapp": "ClientApp",
+    "flower-supernode": "SuperNode",
+    "flwr-serverapp": "ServerApp",
+    "flower-superlink": "SuperLink",
+}
 LINKS = ("stc(density=0.0025)", "eden(bits=1)")
+MIN_ENTRIES = 1_000_000
+"""Smaller models are lost in what the libraries take."""
 LIBRARIES = 60
 """The entries of the model with which the libraries are measured: one in each tensor of the app."""
 
 
-def peaks(federation: Federation, settings: dict[str, object]) -> dict[str, int]:
+def peaks(federation: Federation, settings: Mapping[str, object]) -> dict[str, int]:
     """Return the peak resident bytes of the processes of each kind during a run."""
     found = Peaks()
     programs = federation.programs
@@ -75,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--link", action="append", help=f"a compressor for both directions (default: {', '.join(LINKS)})"
     )
     options = parser.parse_args(arguments)
+    if options.entries < MIN_ENTRIES or options.rounds < 2:
+        parser.error(f"{options.entries} entries, {options.rounds} rounds; at least {MIN_ENTRIES} and 2 are needed")
     try:
         with signals_as_exits():
             found = list(rows(options))
