@@ -61,7 +61,7 @@ class DecodeCache:
         """Return the tensors of `replica`, without the local ones, as a ClientApp gets them."""
         place = (replica.layout.digest, replica.version, replica.fingerprint)
         if self._plain is None or self._plain[0] != place:
-            self._plain = (place, {name: np.array(array) for name, array in replica.arrays().items()})
+            self._plain = (place, replica.arrays())
         return view_record(self._plain[1])
 
 
