@@ -1,8 +1,8 @@
 """The peak memory of the processes of a run, in models: plain Flower and compressed, over real processes and sockets.
 
-    python -m benchmarks.memory [--entries 50000000 --nodes 2 --rounds 3 --link COMPRESSOR ...]
+    python -m benchmarks.memory [--entries 50000000 --nodes 2 --rounds 3 --context --link COMPRESSOR ...]
 
-A SuperLink and SuperNodes run on loopback, with TLS, keys and state folders, and Flower starts a process for each message.
+A SuperLink and SuperNodes run on loopback, with TLS and keys, and Flower starts a process for each message.
 The app trains nothing (`benchmarks/rounds_app`).  A run with a model of 60 entries gives what the libraries take; what a
 process takes beyond that with the model of `--entries` is divided by the bytes of that model, four an entry.  Memory is read
 from /proc ten times a second, so this works on Linux only.
@@ -63,6 +63,8 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, str]]:
                 tempfile.TemporaryDirectory(prefix="fedcomp-memory-") as folder,
                 Federation(Path(folder), options.nodes, warm=False) as federation,
             ):
+                for node in federation.nodes if options.context else ():
+                    del node.config["state-dir"]
                 federation.start()
                 config = {"rounds": options.rounds, "entries": entries, "link": link, "out": f"{folder}/seconds"}
                 taken.append(peaks(federation, config))
@@ -77,6 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--entries", type=int, default=50_000_000, help="of the model (default: %(default)s)")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--context", action="store_true", help="the nodes keep their state in Flower's Context, not in files"
+    )
     parser.add_argument(
         "--link", action="append", help=f"a compressor for both directions (default: {', '.join(LINKS)})"
     )

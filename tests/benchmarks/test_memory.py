@@ -1,4 +1,4 @@
-"""The benchmark of memory: what it refuses, and a run in which the larger model takes what it must at least."""
+"""The benchmark of memory: what it refuses, and what a run of it finds."""
 
 import pytest
 

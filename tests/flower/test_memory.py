@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable
 from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, to_record
-from fedcomp.flower.compat import record_from_bytes, record_to_bytes
+from fedcomp.flower.compat import ClientAppCallable, LazyArray, record_from_bytes, record_to_bytes
 from tests.flower import toy
 
 N, TENSORS = 1 << 20, 16
@@ -87,7 +86,7 @@ def test_a_node_and_the_server_hold_few_vectors_beyond_what_plain_flower_does(
     assert server_peaks[0] < 4.2
     assert max(server_peaks[1:]) < 2.2
     for array in strategy.arrays.values():
-        assert np.shares_memory(cast(toy.Arrays, vars(array))["_values"], replica.vector)
+        assert np.shares_memory(cast(LazyArray, array).values, replica.vector)
 
 
 @pytest.mark.parametrize("link", ["stc(density=0.1)", "eden(bits=1)", "dense()", "auto()"])
@@ -140,12 +139,8 @@ def test_a_model_that_an_app_keeps_stays_as_it_was(store: str, tmp_path: Path) -
     assert float(toy.floats(held).sum()) == total
 
 
-@pytest.mark.parametrize(
-    "write", [lambda values: values.fill(0), lambda values: values.ravel().__setitem__(0, 1)], ids=["fill", "entry"]
-)
-def test_the_memory_of_a_published_model_cannot_be_written_through_its_record(write: object) -> None:
+def test_the_memory_of_a_published_model_cannot_be_written_through_its_record() -> None:
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=STC, downlink=STC)
     strategy.start(LocalGrid(toy.app(), 2), toy.model(), num_rounds=1)
-    values = vars(strategy.arrays["layer.weight"])["_values"]
     with pytest.raises(ValueError, match="read-only"):
-        write(values)  # type: ignore[operator]
+        cast(LazyArray, strategy.arrays["layer.weight"]).values[:] = 0

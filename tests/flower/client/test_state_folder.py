@@ -136,10 +136,8 @@ def test_a_node_that_begins_anew_writes_its_model(tmp_path: Path, *, shared_star
     frames = tuple(map(parse_single_frame, message.frames))
     assert [frame.kind for frame in frames] == [Kind.START if shared_start else Kind.KEY, Kind.DELTA]
     other = {"w": np.ones(40_000, np.float32)}
-    files, state = (
-        StateFiles(tmp_path),
-        ClientState(Subscriber(start_replica(layout_of(other), other, 5)), training_id=7),
-    )
+    files = StateFiles(tmp_path)
+    state = ClientState(Subscriber(start_replica(layout_of(other), other, 5)), training_id=7)
     files.write(state)
     state.follow(message, frames, None, lambda: arrays)
     files.write(state)
