@@ -67,6 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_csv(folder / "results.csv", cell([0.1, 0.5], method="<b>&"))
     (folder / "report.html").write_text("the study's own", encoding="utf-8")
     (folder / "results.html").write_text("an old one", encoding="utf-8")
+    (folder / "environment.json").write_text('{"processor": "A <CPU>, 8 cores"}', encoding="utf-8")
     figures, tables = ["--figures", str(folder / "figures"), "--format", "svg", "pdf"], io.StringIO()
     latex = ["--latex", str(folder / "tables")]
     with contextlib.redirect_stdout(tables), drawing("svg"):
@@ -161,7 +162,7 @@ def test_a_report_needs_only_the_table_of_results_and_escapes_its_texts(folder: 
 
 def test_the_command_writes_figures_prints_tables_and_leaves_other_files_alone(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {
-        "figures", "report.html", "results.csv", "results.html", "tables", "tables.md",
+        "environment.json", "figures", "report.html", "results.csv", "results.html", "tables", "tables.md",
     }  # fmt: skip
     assert (folder / "report.html").read_text(encoding="utf-8") == "the study's own"
     names = {one.name for one in (folder / "figures").iterdir()}
@@ -176,11 +177,19 @@ def test_the_command_writes_figures_prints_tables_and_leaves_other_files_alone(f
     assert r"<b>\& & \textbf{50.0} \\" in (folder / "tables" / "accuracy.tex").read_text(encoding="utf-8")
 
 
+def test_the_command_names_the_environment_that_was_recorded_next_to_the_results(folder: Path) -> None:
+    html = (folder / "results.html").read_text(encoding="utf-8")
+    assert '<th scope="row">processor</th><td>A &lt;CPU&gt;, 8 cores</td>' in html
+    assert re.findall(r'<th scope="row">(\w+)</th>', html).count("numpy") == 0, "only what was recorded"
+    assert "not recorded" not in html
+
+
 def test_the_printed_tables_are_for_the_given_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_csv(tmp_path / "results.csv", cell([0.1]))
     with drawing():
         main([str(tmp_path / "results.csv"), "--target", "0.4", "--markdown"])
     assert "| 40 % | STC 1/100 |" in capsys.readouterr().out
+    assert "not recorded" in (tmp_path / "results.html").read_text(encoding="utf-8"), "no environment is known"
 
 
 @pytest.mark.parametrize(

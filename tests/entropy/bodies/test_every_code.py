@@ -94,11 +94,12 @@ def test_every_truncation_and_every_further_byte_is_refused(example: Example) ->
 
 
 @examples
-@pytest.mark.parametrize("n", [0, N - 1, N + 1, 2**31])
-def test_another_number_of_entries_than_needed_is_refused(example: Example, n: int) -> None:
+def test_another_number_of_entries_than_needed_is_refused(example: Example) -> None:
     code, value = example
-    with pytest.raises(CorruptError, match=str(n)):
-        code.decode(code.encode(value), n=n)
+    body = code.encode(value)
+    for n in (0, N - 1, N + 1, 2**31):
+        with pytest.raises(CorruptError, match=str(n)):
+            code.decode(body, n=n)
 
 
 @examples

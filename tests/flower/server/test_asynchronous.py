@@ -123,10 +123,10 @@ def test_one_buffer_of_all_nodes_gives_the_bits_of_rounds(inner: Any, speeds: Sp
 
 
 def test_a_run_in_virtual_time_repeats_to_the_bit() -> None:
-    (first, one), (second, two) = (_run(AsyncMode(buffer=2), speeds=SPEEDS, rounds=40) for _ in range(2))
+    (first, one), (second, two) = (_run(AsyncMode(buffer=2), speeds=SPEEDS, rounds=15) for _ in range(2))
     np.testing.assert_array_equal(floats(first.arrays), floats(second.arrays))
     assert one.now() == two.now()
-    other, _ = _run(AsyncMode(buffer=2), speeds=Speeds(slow=0.3, slowdown=10.0, spread=0.3, seed=5), rounds=40)
+    other, _ = _run(AsyncMode(buffer=2), speeds=Speeds(slow=0.3, slowdown=10.0, spread=0.3, seed=5), rounds=15)
     assert not np.array_equal(floats(other.arrays), floats(first.arrays))
 
 
