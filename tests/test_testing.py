@@ -64,16 +64,10 @@ TEXTS = [
 ]
 
 
+@pytest.mark.parametrize("sizes", [(1, 31, 1000), pytest.param((2,), marks=pytest.mark.nightly)], ids=str)
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_method_keeps_the_contract(name: str) -> None:
-    check_compressor(fedcomp.parse(name), sizes=(31, 1000))
-
-
-@pytest.mark.sample(7)
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_method_keeps_the_contract_for_one_and_two_entries(name: str) -> None:
-    """Its quantizer and its code have tests of such vectors of their own."""
-    check_compressor(fedcomp.parse(name), sizes=(1, 2))
+def test_every_method_keeps_the_contract(name: str, sizes: tuple[int, ...]) -> None:
+    check_compressor(fedcomp.parse(name), sizes=sizes)
 
 
 @pytest.mark.sample(7)

@@ -85,6 +85,7 @@ def lines_of(folder: Path, node: int) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+@pytest.mark.system
 def test_connections_without_a_certificate_do_not_use_up_the_handles(tmp_path: Path) -> None:
     """The node takes half of what it may open, closes the rest, and goes on with the neighbour that it has."""
     ports = free_ports(2)
@@ -108,6 +109,7 @@ def test_connections_without_a_certificate_do_not_use_up_the_handles(tmp_path: P
         assert [each.poll() for each in nodes] == [None, None]
 
 
+@pytest.mark.system
 def test_connections_that_never_shake_hands_are_closed(tmp_path: Path) -> None:
     ports = free_ports(2)
     make_keys(tmp_path, 2)
@@ -120,6 +122,7 @@ def test_connections_that_never_shake_hands_are_closed(tmp_path: Path) -> None:
         assert stranger.recv(1) == b"", "the node has closed it"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("kind", "limit"), [(resource.RLIMIT_FSIZE, 100), (resource.RLIMIT_NOFILE, 5)], ids=["full disk", "no handles"]
 )
