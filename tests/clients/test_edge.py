@@ -86,6 +86,7 @@ def test_nodes_train_on_their_own_samples_without_the_libraries_of_datasets(tmp_
     assert done.stdout == "answered: 1 2\ntorch's compiler: False\nlearned from samples: True\n"
 
 
+@pytest.mark.system
 def test_partitioning_needs_the_libraries_that_a_device_lacks(tmp_path: Path) -> None:
     done = one_round(tmp_path, "iid()")
     assert done.returncode != 0

@@ -66,6 +66,7 @@ def test_the_three_nodes_differ_only_in_their_folders(services: dict[str, Servic
     assert all(json.dumps(services[name]) == first.replace("node-0", name) for name in NODES)
 
 
+@pytest.mark.system
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["superlink", *NODES])
 def test_the_program_has_every_flag(services: dict[str, Service], name: str) -> None:

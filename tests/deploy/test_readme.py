@@ -108,6 +108,7 @@ def test_the_wheel_has_the_name_in_the_commands_and_the_extras_exist() -> None:
     assert set(re.findall(r"whl\[(\w+)\]", README)) == {"client", "app"} <= project["optional-dependencies"].keys()
 
 
+@pytest.mark.system
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("command", [line for line in lines("flwr ") if " run " not in line])
 def test_flower_has_the_commands(command: str) -> None:

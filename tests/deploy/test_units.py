@@ -67,6 +67,7 @@ def test_systemd_measures_a_tight_sandbox(installed: Path) -> None:
     assert done.returncode == 0, done.stdout[-200:]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", NAMES)
 def test_the_program_has_every_flag(name: str) -> None:
     program, *arguments = command(name)

@@ -20,12 +20,14 @@ def test_the_plugin_keeps_the_contract(python: Path) -> None:
     output(python, "-W", "error", "-c", program)
 
 
+@pytest.mark.system
 def test_the_methods_of_a_plugin_are_listed_after_the_others(python: Path) -> None:
     lines = output(python, "-m", "fedcomp", "methods").splitlines()
     assert lines[-3].startswith("int8 ")
     assert lines[-1] == "    fedcomp's example of a third party's method"
 
 
+@pytest.mark.system
 def test_a_federation_trains_with_the_method_of_a_plugin(python: Path, tmp_path: Path) -> None:
     lines = output(python, ROOT / "tests" / "plugin" / "federation.py", cwd=tmp_path).splitlines()
     assert lines == ["int8 is the last method: True", "refused: 0", "compressed: True", "learned: True"]
