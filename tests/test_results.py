@@ -62,6 +62,18 @@ def test_a_row_of_a_page_has_the_numbers_that_the_report_prints(page: str, resul
             assert set(re.findall(NUMBER, cell)) <= {*known}, method
 
 
+def test_the_tables_of_the_downlink_are_those_that_the_report_prints() -> None:
+    folders = [RESULTS / f"{task}-downlink" for task in ("mnist-logistic", "fashion-cnn")]
+    reports = [named_tables(read_csv(folder / "results.csv"), [0.75]) for folder in folders]
+    tables = [[{row[0]: row[1:] for row in report[name].rows} for report in reports] for name in ("accuracy", "ratios")]
+    for method in dict.fromkeys(method for by_task in tables for printed in by_task for method in printed):
+        rows = table_rows("downlink.md", re.escape(method) + r" \|")
+        assert len(rows) == (1 if method == "SGD, dense" else 2), "without the ratios of what is not compressed"
+        for row, by_task in zip(rows, tables, strict=False):
+            cells = [cell for printed in by_task for cell in printed.get(method, ("not run", "not run"))]
+            assert [cell.strip("*") for cell in row[1:]] == cells, method
+
+
 def test_the_table_of_the_automatic_choice_is_what_its_command_prints() -> None:
     printed = compare(read_csv(RESULTS / "auto" / "results.csv")).rows
     assert table_rows("automatic-choice.md", "(?:digits|fashion)") == [[*row] for row in printed]
