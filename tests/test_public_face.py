@@ -47,6 +47,7 @@ def test_the_examples_of_the_methods_print_what_they_show(name: str) -> None:
 def test_the_examples_in_the_docstrings_print_what_they_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every module that shows any."""
     for registry in (fedcomp.METHODS, PLUGINS):
+        registry.load_plugins()
         monkeypatch.setattr(registry, "_entries", dict(vars(registry)["_entries"]))  # some examples register one
     files = [path for path in sorted((ROOT / "fedcomp").rglob("*.py")) if ">>> " in path.read_text()]
     modules = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files]

@@ -180,7 +180,7 @@ def test_the_command_writes_figures_prints_tables_and_leaves_other_files_alone(f
 def test_the_command_names_the_environment_that_was_recorded_next_to_the_results(folder: Path) -> None:
     html = (folder / "results.html").read_text(encoding="utf-8")
     assert '<th scope="row">processor</th><td>A &lt;CPU&gt;, 8 cores</td>' in html
-    assert re.findall(r'<th scope="row">(\w+)</th>', html).count("numpy") == 0, "only what was recorded"
+    assert '<th scope="row">numpy</th>' not in html, "only what was recorded"
     assert "not recorded" not in html
 
 
