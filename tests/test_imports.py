@@ -87,6 +87,10 @@ RULES = {
         fedcomp.flower.records fedcomp.quantized fedcomp.sync fedcomp.tasks fedcomp.wire
         fedcomp.entropy.codes.gamma fedcomp.entropy.codes.positions clients.app clients.local clients.samples
         deploy.run_config""",
+    "benchmarks/catching_up.py": """numpy flwr pandas fedcomp.commands fedcomp.flower
+        fedcomp.flower.server.model.published_model fedcomp.quantized fedcomp.sync fedcomp.sync.node_registry
+        fedcomp.sync.publisher fedcomp.wire fedcomp.wire.selection fedcomp.entropy.codes.positions clients.app
+        deploy.run_config server.app""",
     "benchmarks/gpu.py": "torch fedcomp fedcomp.tasks fedcomp.training",
     "benchmarks/federation.py": """torch
         fedcomp fedcomp.data fedcomp.sync fedcomp.tasks fedcomp.training fedcomp.wire clients.samples""",
