@@ -23,7 +23,7 @@ import logging
 import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -56,7 +56,7 @@ KINDS = ("key_bytes", "jump_bytes", "delta_bytes", "replay_bytes")
 
 
 @contextlib.contextmanager
-def without_gamma_code() -> Iterator[None]:
+def without_gamma_code() -> Generator[None]:
     """Leave gamma code out of the kinds of positions from which the smallest is taken."""
     with patch.dict(positions.CHOICES, {positions.SMALLEST: positions.CHOICES[positions.BOUNDED]}):
         yield
@@ -138,12 +138,13 @@ class Count:
     def _jump_from_origin(self, publisher: Publisher) -> tuple[int, int]:
         now = publisher.replica.version
         if self._from_origin[0] != now:
-            self._from_origin = (now, *(self._jump(publisher, 0) if now else (0, 0)))
+            older, today = self._jump(publisher, 0) if now else (0, 0)
+            self._from_origin = (now, older, today)
         return self._from_origin[1:]
 
 
 @contextlib.contextmanager
-def counted() -> Iterator[Count]:
+def counted() -> Generator[Count]:
     """Count the messages of the runs of the block."""
     count = Count()
     publish, pack, parse = Publisher.publish, PublishedModel.pack, Publisher.parse_reply
@@ -197,17 +198,34 @@ def measure(nodes: int, downlink: str, rounds: int, config: dict[str, Any]) -> l
     ]  # fmt: skip
 
 
-def table(results: pd.DataFrame) -> list[dict[str, object]]:
-    """Return a row for each way: how many times fewer bytes than plain Flower it takes, down and both ways, by share of nodes."""
-    rows: list[dict[str, object]] = []
-    for way, of_way in results[results["way"] != SENT].groupby("way", sort=False):
-        row: dict[str, object] = {"way": way}
-        for one in of_way.sort_values("nodes", ascending=False).itertuples():
-            down = one.plain_down / one.down
-            both = (one.plain_up + one.plain_down) / (one.up + one.down)
-            row[f"{A_ROUND / one.nodes:.2%} of nodes"] = f"{down:.3g} ({both:.3g})"
-        rows.append(row)
-    return rows
+def table(results: pd.DataFrame) -> list[dict[str, str]]:
+    """Return a row for each way: how many times fewer bytes than plain Flower it takes down, and in brackets both ways."""
+    rows: dict[str, dict[str, str]] = {}
+    for one in rows_of(results.sort_values(by="nodes", ascending=False, kind="stable")):
+        if one["way"] != SENT:
+            down = one["plain_down"] / one["down"]
+            both = (one["plain_up"] + one["plain_down"]) / (one["up"] + one["down"])
+            row = rows.setdefault(one["way"], {"way": one["way"]})
+            row[f"{A_ROUND / one['nodes']:.2%} of nodes"] = f"{down:.3g} ({both:.3g})"
+    return list(rows.values())
+
+
+def rows_of(results: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows."""
+    return [{str(name): row[name] for name in results.columns} for _, row in results.iterrows()]
+
+
+def accuracies(results: pd.DataFrame) -> list[dict[str, str]]:
+    """Return the accuracy of each run in percent."""
+    return [
+        {
+            "nodes": one["nodes"],
+            "downlink": STC if one["way"] == SENT else BALANCED,
+            "accuracy": f"{100 * one['accuracy']:.1f}",
+        }
+        for one in rows_of(results)
+        if one["way"] in (SENT, BALANCE)
+    ]
 
 
 def main() -> None:
@@ -237,10 +255,8 @@ def main() -> None:
                 results.to_csv(options.out, index=False)
     title = "how many times fewer bytes than plain Flower: down (up and down)"
     print_table(title, table(results))
-    accuracies = results[results["way"].isin([SENT, BALANCE])].pivot_table("accuracy", "way", "nodes", sort=False)
-    print(
-        f"\naccuracy in percent, mean of the last {LAST} evaluations, by number of nodes\n\n{(100 * accuracies).round(1)}"
-    )
+    print()
+    print_table(f"accuracy in percent, mean of the last {LAST} evaluations", accuracies(results))
 
 
 if __name__ == "__main__":
