@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from experiments.automatic import compare
@@ -72,6 +73,24 @@ def test_the_tables_of_the_downlink_are_those_that_the_report_prints() -> None:
         for row, by_task in zip(rows, tables, strict=False):
             cells = [cell for printed in by_task for cell in printed.get(method, ("not run", "not run"))]
             assert [cell.strip("*") for cell in row[1:]] == cells, method
+
+
+@pytest.mark.parametrize(("folder", "seeds"), [("gossip-digits", 1), ("gossip-fashion", 3)])
+def test_a_table_of_gossip_has_the_numbers_of_its_results(folder: str, seeds: int) -> None:
+    table = pd.read_csv(RESULTS / folder / "float32.csv")
+    last = table[table["round"] == table["round"].max()]
+    rows = [
+        row
+        for row in table_rows("../how-to/gossip.md", r"(`skewed.*)?\| `(choco|deep)")
+        if ("±" in row[2]) == (seeds > 1)
+    ]
+    groups = list(last.groupby(["partition", "method"], sort=False))
+    for row, ((_, method), runs) in zip(rows[: len(groups)], groups, strict=True):  # other tables follow
+        mean = 100 * runs["accuracy"]
+        ratio = runs["dense_bytes"].sum() / runs["sent_bytes"].sum()
+        printed = f"{mean.mean():.1f} ± {mean.std():.1f}" if seeds > 1 else f"{mean.mean():.1f}"
+        worst, distance = 100 * runs["worst_accuracy"].mean(), runs["consensus_distance"].mean()
+        assert row[1:6] == [f"`{method}`", printed, f"{worst:.1f}", f"{distance:.3f}", f"{ratio:.1f}x"]
 
 
 def test_the_table_of_the_automatic_choice_is_what_its_command_prints() -> None:
