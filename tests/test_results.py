@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from benchmarks import catching_up
 from experiments.automatic import compare
 from experiments.results import read_csv
 from experiments.study_report import named_tables
@@ -73,6 +74,17 @@ def test_the_tables_of_the_downlink_are_those_that_the_report_prints() -> None:
         for row, by_task in zip(rows, tables, strict=False):
             cells = [cell for printed in by_task for cell in printed.get(method, ("not run", "not run"))]
             assert [cell.strip("*") for cell in row[1:]] == cells, method
+
+
+def test_the_table_of_nodes_that_were_away_is_what_its_command_prints() -> None:
+    results = pd.read_csv(RESULTS / "catching-up" / "bytes.csv")
+    printed = [[*row.values()] for row in catching_up.table(results)]
+    assert table_rows("catching-up.md", "(?:whole|each|one|own|gamma|balanced) ") == printed
+    page = (RESULTS / "catching-up.md").read_text(encoding="utf-8")
+    runs = catching_up.accuracies(results)
+    for downlink in (catching_up.STC, catching_up.BALANCED):
+        *most, last = [run["accuracy"] for run in runs if run["downlink"] == downlink]
+        assert f"{', '.join(most)} and {last} %" in page
 
 
 @pytest.mark.parametrize(("folder", "seeds"), [("gossip-digits", 1), ("gossip-fashion", 3)])
