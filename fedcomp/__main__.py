@@ -18,7 +18,7 @@ ANYWHERE: Commands = {
     "doctor": (
         "fedcomp.commands.doctor",
         "check this machine, and whether a SuperLink answers",
-        "superlink.example:9092",
+        "superlink.example:8000",
     ),
     "methods": ("fedcomp.commands.methods", "list the compression methods", ""),
     "training": ("fedcomp.commands.training", "list the training plug-ins", ""),

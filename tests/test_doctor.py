@@ -4,10 +4,13 @@ import json
 import os
 import re
 import socket
+import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
+from socketserver import StreamRequestHandler, TCPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -130,7 +133,7 @@ def test_what_is_wrong_with_tls_is_said(
     make_server(tmp_path / "other")
     (tmp_path / "empty").write_text("")
     for arguments, sentence in (
-        ((), "it does not speak gRPC without TLS; name its certificates: --root-certificates FILE"),
+        ((), "it speaks neither gRPC nor HTTP without TLS; name its certificates: --root-certificates FILE"),
         (("--root-certificates", str(tmp_path / "other" / "ca.pem")), "its certificate is refused: "),
         (("--root-certificates", str(tmp_path / "empty")), f"{tmp_path / 'empty'} holds no certificates"),
         (("--root-certificates", str(tmp_path / "none")), f"{tmp_path / 'none'} holds no certificates: No such file"),
@@ -145,10 +148,10 @@ def test_what_stands_in_the_place_of_a_superlink_is_said(capsys: pytest.CaptureF
         port = free.getsockname()[1]
     for address, sentence in (
         (f"127.0.0.1:{port}", f"127.0.0.1:{port}: Connection refused; does the SuperLink run"),
-        ("no-such-host.invalid:9092", "no-such-host.invalid is not known"),
-        (f"{'x' * 80}:9092", f"{'x' * 80} is not known"),
+        ("no-such-host.invalid:8000", "no-such-host.invalid is not known"),
+        (f"{'x' * 80}:8000", f"{'x' * 80} is not known"),
         ("127.0.0.1", "'127.0.0.1' is no address; HOST:PORT is needed"),
-        (":9092", "':9092' is no address"),
+        (":8000", "':8000' is no address"),
         ("127.0.0.1:99999", "'127.0.0.1:99999' is no address"),
     ):
         status, found = lines(capsys, address)
@@ -163,7 +166,33 @@ def test_a_server_that_is_silent_or_closes_does_not_speak_grpc(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         status, found = lines(capsys, f"127.0.0.1:{silent.getsockname()[1]}")
     assert status == 1
-    assert found[-1].startswith("FAILED it does not speak gRPC without TLS")
+    assert found[-1].startswith("FAILED it speaks neither gRPC nor HTTP without TLS")
+
+
+class Refusal(StreamRequestHandler):
+    """Answers the first line as a server of HTTP/1.1 does that does not know HTTP/2."""
+
+    def handle(self) -> None:
+        assert self.rfile.readline() == b"PRI * HTTP/2.0\r\n"
+        self.wfile.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_superlink_of_flowers_http_answers(tls: bool, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with TCPServer(("127.0.0.1", 0), Refusal) as server:
+        if tls:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(keys / "server.pem", keys / "server.key")
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        one = Thread(target=server.handle_request)
+        one.start()
+        certificates = ["--root-certificates", str(keys / "ca.pem")] if tls else []
+        status, found = lines(capsys, f"127.0.0.1:{server.server_address[1]}", *certificates)
+        one.join()
+    assert status == 0
+    assert found[-1] == (
+        "ok     it speaks HTTP" if tls else "ok     it speaks HTTP without TLS: nodes connect with --insecure"
+    )
 
 
 def test_its_processor_count_is_that_of_the_machine(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """Checks what a node or a server needs: libraries, the clock, and whether a SuperLink answers.
 
 fedcomp doctor                                                         # this machine
-fedcomp doctor superlink.example:9092 --root-certificates ca.pem       # and the way to a SuperLink
+fedcomp doctor superlink.example:8000 --root-certificates ca.pem       # and the way to a SuperLink
 """
 
 import json
@@ -86,7 +86,7 @@ def superlink(address: str, root_certificates: Path | None) -> Iterator[Check]:
     """Yield the checks of the way to the SuperLink at `address`, HOST:PORT, up to the first that fails."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and int(port) < 1 << 16):
-        yield FAILED, f"{address!r} is no address; HOST:PORT is needed, such as superlink.example:9092"
+        yield FAILED, f"{address!r} is no address; HOST:PORT is needed, such as superlink.example:8000"
         return
     try:
         connection = socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S)
@@ -105,17 +105,17 @@ def superlink(address: str, root_certificates: Path | None) -> Iterator[Check]:
 def _speaks(connection: socket.socket, host: str, root_certificates: Path | None) -> Iterator[Check]:
     if root_certificates is None:
         found = _answer(connection)
-        if found == SETTINGS:
-            yield OK, "it speaks gRPC without TLS: nodes connect with --insecure"
+        if found:
+            yield OK, f"it speaks {found} without TLS: nodes connect with --insecure"
         else:
-            yield FAILED, "it does not speak gRPC without TLS; name its certificates: --root-certificates FILE"
+            yield FAILED, "it speaks neither gRPC nor HTTP without TLS; name its certificates: --root-certificates FILE"
         return
     try:
         context = ssl.create_default_context(cafile=root_certificates)
     except (OSError, ssl.SSLError) as error:
         yield FAILED, f"{root_certificates} holds no certificates: {getattr(error, 'strerror', None) or error}"
         return
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols(["h2", "http/1.1"])
     try:
         secure = context.wrap_socket(connection, server_hostname=host.strip("[]"))
     except ssl.SSLCertVerificationError as error:
@@ -128,14 +128,17 @@ def _speaks(connection: socket.socket, host: str, root_certificates: Path | None
             yield OK, f"its certificate is valid for {host}, until {certificate['notAfter']}"
             found = _answer(secure)
             yield (
-                (OK, "it speaks gRPC")
-                if found == SETTINGS
-                else (FAILED, "it speaks TLS, but not gRPC; is the port right?")
+                (OK, f"it speaks {found}")
+                if found
+                else (FAILED, "it speaks TLS, but neither gRPC nor HTTP; is the port right?")
             )
 
 
-def _answer(connection: socket.socket) -> int | None:
-    """Return the type of the first frame of HTTP/2 that the server sends; None if it sends something else, or nothing."""
+def _answer(connection: socket.socket) -> str | None:
+    """Return what the server speaks, by its answer to a client of gRPC; None if it sends something else, or nothing.
+
+    That is "HTTP", as SuperLinks do (they refuse the first line of HTTP/2), or "gRPC", as older ones and some gateways do.
+    """
     try:
         connection.settimeout(TIMEOUT_S)
         connection.sendall(PREFACE)
@@ -144,14 +147,19 @@ def _answer(connection: socket.socket) -> int | None:
             head += more
     except OSError:
         return None
-    return head[3] if len(head) == HEAD else None
+    if head.startswith(b"HTTP/"):
+        return "HTTP"
+    return "gRPC" if len(head) == HEAD and head[3] == SETTINGS else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each check; return 0, or 1 if one failed."""
     parser = new_parser("fedcomp doctor", __doc__)
     parser.add_argument(
-        "address", nargs="?", metavar="HOST:PORT", help="of a SuperLink: that of its Fleet API for nodes, 9092"
+        "address",
+        nargs="?",
+        metavar="HOST:PORT",
+        help="of a SuperLink: the one that nodes connect to, by default port 8000",
     )
     parser.add_argument("--root-certificates", type=Path, metavar="FILE", help="as for flower-supernode")
     options = parser.parse_args(arguments)

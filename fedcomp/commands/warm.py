@@ -1,6 +1,6 @@
 """Runs a Flower program whose ClientApps start in a fraction of a second: `fedcomp.warm` tells how.
 
-fedcomp warm flower-supernode --superlink superlink.example:9092 ...
+fedcomp warm flower-supernode --superlink superlink.example:8000 ...
 """
 
 import argparse

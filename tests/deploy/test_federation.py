@@ -16,6 +16,7 @@ from deploy.flower_programs import SuperNode
 from deploy.keys import make_server
 from deploy.program import Program, wait_until
 from deploy.run_config import LaunchError
+from fedcomp.__main__ import main
 from fedcomp.warm import unsupported
 from tests.deploy.live_federation import carriers, fork_servers, start_node, stop_node
 
@@ -37,6 +38,12 @@ def test_only_its_own_authority_verifies_the_superlink(federation: Federation, t
     make_server(tmp_path / "other")
     with pytest.raises(ssl.SSLCertVerificationError):
         ssl.get_server_certificate(("127.0.0.1", federation.port), ca_certs=str(tmp_path / "other" / "ca.pem"))
+
+
+@pytest.mark.system
+def test_the_doctor_finds_the_superlink(federation: Federation, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", f"127.0.0.1:{federation.port}", "--root-certificates", str(federation.authority)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "ok     it speaks HTTP"
 
 
 @pytest.mark.system
