@@ -49,9 +49,8 @@ from server.app import run
 
 A_ROUND, LAST = 5, 5
 STC, BALANCED = "stc(density=0.01)", "balanced(stc(density=0.02))"
-WHOLE, EACH, SUM, OWN, GAMMA = "whole model", "each version", "one sum", "own first model", "gamma code"
-WAYS = (WHOLE, EACH, SUM, OWN, GAMMA)
-SENT, BALANCE, PLAIN = "sent", "balanced 1/50", "plain Flower"
+WAYS = ("whole model", "each version", "one sum", "own first model", "gamma code")
+SENT, BALANCE = "sent", "balanced 1/50"
 KINDS = ("key_bytes", "jump_bytes", "delta_bytes", "replay_bytes")
 
 
@@ -104,7 +103,7 @@ class Count:
         """Count the reply in `data`."""
         older = len(data) if reply.update is None else older_size(reply.frame, layout)
         for way in WAYS:
-            self.up[way] += len(data) if way == GAMMA else older
+            self.up[way] += len(data) if way == WAYS[-1] else older
         self.up[SENT] += len(data)
 
     def _frames(self, publisher: Publisher, held: int) -> tuple[int, ...]:
@@ -114,7 +113,9 @@ class Count:
         if held == now:
             return (0,) * len(WAYS)
         whole = replica.key_frame().size
-        if held == UNKNOWN_VERSION and start is not None:
+        if start is None:
+            raise RuntimeError("nodes that cannot make the first model themselves")
+        if held == UNKNOWN_VERSION:
             older, today = self._jump_from_origin(publisher)
             replay = (self._older[now], self._today[now])
             own = [start.size + min(pair) for pair in zip((older, today), replay, strict=True)]
@@ -173,29 +174,27 @@ def counted() -> Generator[Count]:
 
 
 def measure(nodes: int, downlink: str, rounds: int, config: dict[str, Any]) -> list[dict[str, object]]:
-    """Return a row for each way of a run, and for plain Flower."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+    """Return a row for each way and for what was sent; of a balanced run, for what was sent alone."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()), counted() as count:
         config = {
             **config, "uplink": STC, "downlink": downlink, "num-rounds": rounds, "evaluate-every": max(1, rounds // 20),
             "fraction-train": min(1.0, (A_ROUND + 1e-9) / nodes), "runs-dir": folder, "run-name": "run",
         }  # fmt: skip
-        count = stack.enter_context(counted()) if downlink == STC else Count()
-        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
         run(LocalGrid(client_app, nodes, config, in_memory=True), config, draws=False)
         records = [json.loads(line) for line in Path(folder, "run", "rounds.jsonl").read_text().splitlines()]
         summary = json.loads(Path(folder, "run", "summary.json").read_text())
-    if downlink == STC and (summary["uplink_bytes"], summary["downlink_bytes"]) != (count.up[SENT], count.down[SENT]):
+    if (summary["uplink_bytes"], summary["downlink_bytes"]) != (count.up[SENT], count.down[SENT]):
         raise RuntimeError("the bytes of the messages are not those of the run")
-    count.up[BALANCE], count.down[BALANCE] = summary["uplink_bytes"], summary["downlink_bytes"]
-    count.up[PLAIN], count.down[PLAIN] = summary["dense_uplink_bytes"], summary["dense_downlink_bytes"]
-    accuracies = [record["accuracy"] for record in records if record["accuracy"] is not None]
+    common = {
+        "plain_up": summary["dense_uplink_bytes"],
+        "plain_down": summary["dense_downlink_bytes"],
+        "accuracy": statistics.fmean([one["accuracy"] for one in records if one["accuracy"] is not None][-LAST:]),
+    }
+    names = {way: way for way in (*WAYS, SENT)} if downlink == STC else {SENT: BALANCE}
     return [
-        {
-            "nodes": nodes, "rounds": rounds, "way": way, "up": count.up[way], "down": count.down[way],
-            "plain_up": count.up[PLAIN], "plain_down": count.down[PLAIN], "accuracy": statistics.fmean(accuracies[-LAST:]),
-        }
-        for way in ((*WAYS, SENT) if downlink == STC else (BALANCE,))
-    ]  # fmt: skip
+        {"nodes": nodes, "rounds": rounds, "way": name, "up": count.up[way], "down": count.down[way], **common}
+        for way, name in names.items()
+    ]
 
 
 def table(results: pd.DataFrame) -> list[dict[str, str]]:
@@ -211,7 +210,7 @@ def table(results: pd.DataFrame) -> list[dict[str, str]]:
 
 
 def rows_of(results: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows."""
+    """Return the rows, each by the names of its columns."""
     return [{str(name): row[name] for name in results.columns} for _, row in results.iterrows()]
 
 
@@ -231,8 +230,6 @@ def accuracies(results: pd.DataFrame) -> list[dict[str, str]]:
 def main() -> None:
     """Measure what FILE lacks, and print the table and the accuracies."""
     parser = new_parser("python -m benchmarks.catching_up", __doc__)
-    parser.add_argument("--dataset", default="fashion-mnist")
-    parser.add_argument("--model", default="cnn")
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--nodes", type=int, nargs="+", default=[400, 100, 50, 10, 5])
     parser.add_argument("--rounds", type=int, default=1000)
@@ -240,14 +237,17 @@ def main() -> None:
     options = parser.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)
     config = {
-        **app_of(ROOT)["config"], "dataset": options.dataset, "model": options.model, "partition": "stc(classes=2)",
+        **app_of(ROOT)["config"], "dataset": "fashion-mnist", "model": "cnn", "partition": "stc(classes=2)",
         "data-dir": str(options.data_dir.expanduser().absolute()), "batch-size": 20, "learning-rate": 0.05,
         "momentum": 0.0, "local-steps": 1, "device": "cpu", "num-threads": 1, "seed": 0,
     }  # fmt: skip
-    results = pd.read_csv(options.out) if options.out and options.out.exists() else pd.DataFrame()
+    known = options.out and options.out.exists()
+    results = pd.read_csv(options.out) if known else pd.DataFrame(columns=["nodes", "rounds", "way"])
+    if known and {*results["rounds"]} != {options.rounds}:
+        parser.error(f"{options.out} has runs of other than {options.rounds} rounds; name another FILE")
     for nodes in options.nodes:
         for downlink, way in ((STC, SENT), (BALANCED, BALANCE)):
-            if len(results) and ((results["nodes"] == nodes) & (results["way"] == way)).any():
+            if ((results["nodes"] == nodes) & (results["way"] == way)).any():
                 continue
             rows = pd.DataFrame(measure(nodes, downlink, options.rounds, config))
             results = pd.concat([results, rows], ignore_index=True)
