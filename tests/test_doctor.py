@@ -5,13 +5,12 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from socketserver import StreamRequestHandler, TCPServer
 from threading import Thread
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,13 @@ from deploy.keys import make_server
 from fedcomp.__main__ import main
 from fedcomp.commands import doctor
 
-grpc: Any = pytest.importorskip("grpc", reason="grpcio, which Flower installs, is the server")
+
+class Http(StreamRequestHandler):
+    """Answers each request as a SuperLink does that has no such page."""
+
+    def handle(self) -> None:
+        if self.rfile.readline():
+            self.wfile.write(b"HTTP/1.1 404 Not Found\r\n\r\n")
 
 
 def lines(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
@@ -35,12 +40,21 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def server() -> Iterator[Any]:
-    """A server of gRPC without services and, so far, without ports."""
-    found = grpc.server(ThreadPoolExecutor(1))
-    yield found
-    found.stop(None).wait()
+@contextmanager
+def served(keys: Path | None = None) -> Generator[str]:
+    """Serve `Http`, over TLS with the certificate in `keys`; yield the address."""
+    with TCPServer(("127.0.0.1", 0), Http) as server:
+        if keys:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(keys / "server.pem", keys / "server.key")
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_wheel_names_its_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -90,55 +104,42 @@ def test_a_clock_before_the_installation_fails(
     assert found[-1].startswith("FAILED the clock says 1970-01-01 01:00 UTC, before fedcomp was installed")
 
 
-def test_a_superlink_without_tls_answers(server: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    status, found = lines(capsys, f"127.0.0.1:{port}")
+def test_a_superlink_without_tls_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as address:
+        status, found = lines(capsys, address)
     assert status == 0
     assert found[-2:] == [
-        f"ok     127.0.0.1:{port} takes connections",
-        "ok     it speaks gRPC without TLS: nodes connect with --insecure",
+        f"ok     {address} takes connections",
+        "ok     it speaks HTTP without TLS: nodes connect with --insecure",
     ]
 
 
-def test_certificates_for_a_superlink_without_tls_fail(
-    server: Any, keys: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    status, found = lines(capsys, f"127.0.0.1:{port}", "--root-certificates", str(keys / "ca.pem"))
+def test_certificates_for_a_superlink_without_tls_fail(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as address:
+        status, found = lines(capsys, address, "--root-certificates", str(keys / "ca.pem"))
     assert status == 1
     assert found[-1].startswith("FAILED it does not speak TLS")
 
 
-def secure(server: Any, keys: Path) -> int:
-    pair = (keys / "server.key").read_bytes(), (keys / "server.pem").read_bytes()
-    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
-    server.start()
-    return int(port)
-
-
-def test_a_superlink_with_tls_answers(server: Any, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    port = secure(server, keys)
-    status, found = lines(capsys, f"127.0.0.1:{port}", "--root-certificates", str(keys / "ca.pem"))
+def test_a_superlink_with_tls_answers(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(keys) as address:
+        status, found = lines(capsys, address, "--root-certificates", str(keys / "ca.pem"))
     assert status == 0
     assert found[-2].startswith("ok     its certificate is valid for 127.0.0.1, until ")
-    assert found[-1] == "ok     it speaks gRPC"
+    assert found[-1] == "ok     it speaks HTTP"
 
 
-def test_what_is_wrong_with_tls_is_said(
-    server: Any, keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    address = f"127.0.0.1:{secure(server, keys)}"
+def test_what_is_wrong_with_tls_is_said(keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_server(tmp_path / "other")
     (tmp_path / "empty").write_text("")
     for arguments, sentence in (
-        ((), "it speaks neither gRPC nor HTTP without TLS; name its certificates: --root-certificates FILE"),
+        ((), "it does not speak HTTP without TLS; name its certificates: --root-certificates FILE"),
         (("--root-certificates", str(tmp_path / "other" / "ca.pem")), "its certificate is refused: "),
         (("--root-certificates", str(tmp_path / "empty")), f"{tmp_path / 'empty'} holds no certificates"),
         (("--root-certificates", str(tmp_path / "none")), f"{tmp_path / 'none'} holds no certificates: No such file"),
     ):
-        status, found = lines(capsys, address, *arguments)
+        with served(keys) as address:
+            status, found = lines(capsys, address, *arguments)
         assert status == 1
         assert found[-1].startswith(f"FAILED {sentence}")
 
@@ -159,40 +160,19 @@ def test_what_stands_in_the_place_of_a_superlink_is_said(capsys: pytest.CaptureF
         assert found[-1].startswith(f"FAILED {sentence}")
 
 
-def test_a_server_that_is_silent_or_closes_does_not_speak_grpc(
+def test_a_server_that_is_silent_or_speaks_something_else_is_no_superlink(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         status, found = lines(capsys, f"127.0.0.1:{silent.getsockname()[1]}")
     assert status == 1
-    assert found[-1].startswith("FAILED it speaks neither gRPC nor HTTP without TLS")
-
-
-class Refusal(StreamRequestHandler):
-    """Answers the first line as a server of HTTP/1.1 does that does not know HTTP/2."""
-
-    def handle(self) -> None:
-        assert self.rfile.readline() == b"PRI * HTTP/2.0\r\n"
-        self.wfile.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-
-@pytest.mark.parametrize("tls", [False, True])
-def test_a_superlink_of_flowers_http_answers(tls: bool, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with TCPServer(("127.0.0.1", 0), Refusal) as server:
-        if tls:
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            context.load_cert_chain(keys / "server.pem", keys / "server.key")
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        one = Thread(target=server.handle_request)
-        one.start()
-        certificates = ["--root-certificates", str(keys / "ca.pem")] if tls else []
-        status, found = lines(capsys, f"127.0.0.1:{server.server_address[1]}", *certificates)
-        one.join()
-    assert status == 0
-    assert found[-1] == (
-        "ok     it speaks HTTP" if tls else "ok     it speaks HTTP without TLS: nodes connect with --insecure"
-    )
+    assert found[-1].startswith("FAILED it does not speak HTTP without TLS")
+    monkeypatch.setattr(Http, "handle", lambda handler: handler.wfile.write(b"\0\0\6\4\0\0\0\0\0"))  # HTTP/2, as gRPC
+    with served() as address:
+        status, found = lines(capsys, address)
+    assert status == 1
+    assert found[-1].startswith("FAILED it does not speak HTTP without TLS")
 
 
 def test_its_processor_count_is_that_of_the_machine(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,10 +26,9 @@ OK, NOTE, FAILED = "ok", "note", "FAILED"
 Check = tuple[str, str]
 """`OK`, `NOTE` or `FAILED`, and a sentence."""
 TIMEOUT_S = 5.0
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""What a client of HTTP/2, and so of gRPC, sends first (RFC 9113, section 3.4), with empty settings."""
-HEAD, SETTINGS = 9, 4
-"""The bytes of a frame's head, and the type of the frame that a server answers with."""
+REQUEST = b"OPTIONS * HTTP/1.1\r\nHost: superlink\r\nConnection: close\r\n\r\n"
+HTTP = b"HTTP/1."
+"""How a server of HTTP/1 begins its answer to `REQUEST`, whatever it says."""
 
 
 def machine() -> Iterator[Check]:
@@ -104,18 +103,16 @@ def superlink(address: str, root_certificates: Path | None) -> Iterator[Check]:
 
 def _speaks(connection: socket.socket, host: str, root_certificates: Path | None) -> Iterator[Check]:
     if root_certificates is None:
-        found = _answer(connection)
-        if found:
-            yield OK, f"it speaks {found} without TLS: nodes connect with --insecure"
+        if _speaks_http(connection):
+            yield OK, "it speaks HTTP without TLS: nodes connect with --insecure"
         else:
-            yield FAILED, "it speaks neither gRPC nor HTTP without TLS; name its certificates: --root-certificates FILE"
+            yield FAILED, "it does not speak HTTP without TLS; name its certificates: --root-certificates FILE"
         return
     try:
         context = ssl.create_default_context(cafile=root_certificates)
     except (OSError, ssl.SSLError) as error:
         yield FAILED, f"{root_certificates} holds no certificates: {getattr(error, 'strerror', None) or error}"
         return
-    context.set_alpn_protocols(["h2", "http/1.1"])
     try:
         secure = context.wrap_socket(connection, server_hostname=host.strip("[]"))
     except ssl.SSLCertVerificationError as error:
@@ -126,30 +123,23 @@ def _speaks(connection: socket.socket, host: str, root_certificates: Path | None
         with closing(secure):
             certificate: dict[str, Any] = dict(secure.getpeercert() or {})
             yield OK, f"its certificate is valid for {host}, until {certificate['notAfter']}"
-            found = _answer(secure)
-            yield (
-                (OK, f"it speaks {found}")
-                if found
-                else (FAILED, "it speaks TLS, but neither gRPC nor HTTP; is the port right?")
-            )
+            if _speaks_http(secure):
+                yield OK, "it speaks HTTP"
+            else:
+                yield FAILED, "it speaks TLS, but not HTTP; is the port right?"
 
 
-def _answer(connection: socket.socket) -> str | None:
-    """Return what the server speaks, by its answer to a client of gRPC; None if it sends something else, or nothing.
-
-    That is "HTTP", as SuperLinks do (they refuse the first line of HTTP/2), or "gRPC", as older ones and some gateways do.
-    """
+def _speaks_http(connection: socket.socket) -> bool:
+    """Return whether the server answers in HTTP/1, as a SuperLink does to its nodes."""
+    head = b""
     try:
         connection.settimeout(TIMEOUT_S)
-        connection.sendall(PREFACE)
-        head = b""
-        while len(head) < HEAD and (more := connection.recv(HEAD - len(head))):
+        connection.sendall(REQUEST)
+        while len(head) < len(HTTP) and (more := connection.recv(len(HTTP) - len(head))):
             head += more
     except OSError:
-        return None
-    if head.startswith(b"HTTP/"):
-        return "HTTP"
-    return "gRPC" if len(head) == HEAD and head[3] == SETTINGS else None
+        return False
+    return head == HTTP
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
