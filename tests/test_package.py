@@ -41,9 +41,17 @@ def test_the_version_is_the_same_everywhere(capsys: pytest.CaptureFixture[str]) 
     first = re.search(r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first is not None
     assert fedcomp.__version__ in first[1]
-    for path in ("README.md", "deploy/README.md", "deploy/ansible/nodes.yml"):
-        wheels = re.findall(r"fedcomp-([\w.]+)-py3-none-any.whl", (ROOT / path).read_text())
-        assert set(wheels) == {fedcomp.__version__}
+    wheels = {}
+    for path in (
+        ROOT / "README.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "deploy").rglob("*.md"),
+        *(ROOT / "deploy").rglob("*.yml"),
+    ):
+        if found := re.findall(r"fedcomp-([\d.]+)-py3-none-any.whl", path.read_text(encoding="utf-8")):
+            wheels[path.relative_to(ROOT).as_posix()] = set(found)
+    assert {"README.md", "deploy/README.md", "deploy/ansible/nodes.yml", "docs/start/quickstart.md"} <= wheels.keys()
+    assert [path for path, versions in wheels.items() if versions != {fedcomp.__version__}] == []
     chart = (ROOT / "deploy" / "helm" / "Chart.yaml").read_text()
     assert set(re.findall(r"^(?:version|appVersion): (.*)$", chart, re.MULTILINE)) == {fedcomp.__version__}
     assert f"\nversion: {fedcomp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
