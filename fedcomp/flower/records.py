@@ -120,7 +120,7 @@ def dense_size(record: ArrayRecord) -> int:
     return sum(array.size if isinstance(array, LazyArray) else len(array.data) for array in record.values())
 
 
-def are_equal(first: ArrayRecord, second: ArrayRecord) -> bool:
+def are_equal(first: Mapping[str, Array], second: Mapping[str, Array]) -> bool:
     """Return whether two plain records hold the same bits under the same names; nothing is copied."""
     if first.keys() != second.keys():
         return False

@@ -17,7 +17,7 @@ from fedcomp.flower.client.further import with_packed_records
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.kept_state import kept_state
 from fedcomp.flower.client.store import StateStore, open_store
-from fedcomp.flower.client.trained import Asked, returned_model, trained_model
+from fedcomp.flower.client.trained import Asked, identity_of, returned_model, trained_model
 from fedcomp.flower.compat import ClientAppCallable, is_about_bfloat16, log, record_of, view_record
 from fedcomp.flower.records import Contents
 from fedcomp.sync import Learned, MakeStart, Subscriber, resync
@@ -111,7 +111,7 @@ class CompressionMod:
             # Store nothing from this message: accepting a forged number would make every genuine one look stale.
             return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
         decode_seconds = time.thread_time() - start_s + (cache.saved_seconds if cache else 0.0)
-        identity = int(context.node_config.get("partition-id", context.node_id))
+        identity = identity_of(context)
         return state, Asked(request, key, contents.record_uplinks, contents.clipping_norm, identity, decode_seconds)
 
     def _taken(

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from logging import INFO
+from zlib import crc32
 
-from flwr.app import ArrayRecord, Message, MessageType
+from flwr.app import ArrayRecord, Context, Message, MessageType
 
 from fedcomp.flower.compat import log
 from fedcomp.flower.names import match_names
@@ -20,7 +21,7 @@ class Asked:
         key: The key of the model in it.
         uplinks: Key -> text of the compressor of each further record that is to be compressed.
         max_norm: The largest l2 norm of the update; None for no bound.
-        identity: The number that seeds what the node draws: its partition, or its id.
+        identity: The number that seeds what the node draws (`identity_of`).
         decode_seconds: The time that the frames took.
     """
 
@@ -30,6 +31,15 @@ class Asked:
     max_norm: float | None
     identity: int
     decode_seconds: float
+
+
+def identity_of(context: Context) -> int:
+    """Return the number that seeds what a node draws: its ``partition-id``, that of a text in its place, or else its id."""
+    named = context.node_config.get("partition-id", context.node_id)
+    try:
+        return int(named)
+    except ValueError:
+        return crc32(str(named).encode())
 
 
 def trained_model(

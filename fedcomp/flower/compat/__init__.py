@@ -40,10 +40,11 @@ from fedcomp.flower.compat.messages import (
 )
 from fedcomp.flower.compat.random_state import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.compat.strategies import (
-    AVERAGING,
     SQUARING,
     attributes,
+    averages_replies,
     callers,
+    code_of,
     content_replies,
     is_library_code,
     is_of_old_api,
@@ -55,7 +56,6 @@ from fedcomp.flower.compat.strategies import (
 from fedcomp.flower.compat.virtual_time import Clock, NodeSpeed, Speeds, WallClock
 
 __all__ = [
-    "AVERAGING",
     "KEY_CLIPPING_NORM",
     "SQUARING",
     "UNAVAILABLE",
@@ -77,9 +77,11 @@ __all__ = [
     "aggregate_arrayrecords",
     "aggregate_metricrecords",
     "attributes",
+    "averages_replies",
     "callers",
     "check_object",
     "clock_of",
+    "code_of",
     "content_replies",
     "error_of_app",
     "is_about_array_type",

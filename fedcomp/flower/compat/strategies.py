@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedPro
 OLD_API = ("flwr.server.", "flwr.compat.")
 """The packages of strategies before Flower's Message API."""
 AVERAGING = frozenset(kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi))
-"""The `aggregate_train` methods of Flower that read only the weighted mean of the replies."""
+"""The `aggregate_train` methods of Flower that read only the weighted mean of the valid replies."""
 SQUARING = frozenset(kind.aggregate_train for kind in (FedAdagrad, FedAdam, FedYogi))
 """The `aggregate_train` methods of Flower that square a complex number as it is: the root of the sum has no use as a scale."""
 STEPS = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
@@ -32,7 +32,7 @@ def is_of_old_api(strategy: object) -> bool:
 
 def is_library_code(code: object) -> bool:
     """Return whether the class or function `code` is of Flower or fedcomp, and not a user's."""
-    return code.__module__.startswith(("flwr.", "fedcomp."))
+    return getattr(code, "__module__", "").startswith(("flwr.", "fedcomp."))
 
 
 def attributes(strategy: Strategy) -> dict[str, Any]:
@@ -40,12 +40,30 @@ def attributes(strategy: Strategy) -> dict[str, Any]:
     return vars(strategy)
 
 
-def nested_strategies(strategy: Strategy, path: str = "inner") -> Iterator[tuple[str, Strategy]]:
-    """Yield `strategy` and those that it wraps, each with its path: a wrapper holds them in attributes."""
+def code_of(strategy: Strategy, method: str) -> object:
+    """Return the function that `strategy` calls as `method`: that of its class, or one that was set on the object."""
+    bound = getattr(strategy, method)
+    return getattr(bound, "__func__", bound)
+
+
+def averages_replies(strategy: FedAvg) -> bool:
+    """Return whether `strategy` reads only the weighted mean of the replies, of all of them, by the code of Flower alone."""
+    checks = FedAvg._check_and_log_replies  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return code_of(strategy, "aggregate_train") in AVERAGING and code_of(strategy, checks.__name__) is checks
+
+
+def nested_strategies(
+    strategy: Strategy, path: str = "inner", around: tuple[Strategy, ...] = ()
+) -> Iterator[tuple[str, Strategy]]:
+    """Yield `strategy` and those that it wraps, each with its path: a wrapper holds them in attributes.
+
+    `around` are those that wrap `strategy`: if it refers to one of them, as a child to its parent, that is not inside it.
+    """
     yield path, strategy
+    around = (*around, strategy)
     for name, value in attributes(strategy).items():
-        if isinstance(value, Strategy):
-            yield from nested_strategies(value, f"{path}/{name}")
+        if isinstance(value, Strategy) and not any(value is each for each in around):
+            yield from nested_strategies(value, f"{path}/{name}", around)
 
 
 def step_from(strategy: Strategy, arrays: ArrayRecord) -> None:
@@ -69,17 +87,22 @@ def callers(kinds: tuple[type[Kind], ...]) -> Iterator[Kind]:
 
 
 def overrides_start(strategy: Strategy) -> bool:
-    """Return whether the class of `strategy` has a `start` of its own."""
-    return type(strategy).start is not Strategy.start
+    """Return whether `strategy` has a `start` of its own."""
+    return code_of(strategy, "start") is not Strategy.start
 
 
 def with_steps_of(outer: Strategy, inner: Strategy) -> Strategy:
     """Return an object of the class of `inner`, which shares all its attributes, with the `STEPS` of `outer`.
 
     So the `start` of `inner` runs as it is, on the attributes of `inner`, and calls the steps of `outer`; these call those of
-    `inner`, which is itself unchanged.
+    `inner`, which is itself unchanged.  Raises `ValueError` if one of these methods was set on the object `inner`.
     """
     kind = type(inner)
+    if fixed := sorted({"start", *STEPS} & attributes(inner).keys()):
+        raise ValueError(
+            f"{', '.join(fixed)} of the {kind.__name__} is set on the object; where a strategy has a start of its own, nothing "
+            "can take its place there: override it in a class"
+        )
     steps = {name: staticmethod(getattr(outer, name)) for name in STEPS}
     double: Any = object.__new__(type(kind.__name__, (kind,), steps))
     object.__setattr__(double, "__dict__", attributes(inner))

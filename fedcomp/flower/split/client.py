@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from fedcomp.errors import CorruptError
 from fedcomp.flower import records
 from fedcomp.flower.client.kept_state import kept_state
+from fedcomp.flower.client.trained import identity_of
 from fedcomp.flower.split.state import open_store
 from fedcomp.split import SplitNode
 from fedcomp.wire import parse_server_message
@@ -63,7 +64,7 @@ class SplitClient:
     def _node(self, context: Context) -> SplitNode:
         key = context.run_id, context.node_id
         if key not in self._nodes:
-            identity = int(context.node_config.get("partition-id", context.node_id))
+            identity = identity_of(context)
             with kept_state(context):
                 parts = self._start(context)
             self._nodes[key] = SplitNode(*parts, identity)

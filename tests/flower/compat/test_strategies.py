@@ -14,10 +14,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, FedAvgM, Result, Strategy
 
 from fedcomp.flower.compat import (
-    AVERAGING,
     SQUARING,
     ErrorCode,
     attributes,
+    averages_replies,
     callers,
     content_replies,
     is_library_code,
@@ -28,7 +28,7 @@ from fedcomp.flower.compat import (
     step_from,
     with_steps_of,
 )
-from fedcomp.flower.compat.strategies import STEPS
+from fedcomp.flower.compat.strategies import AVERAGING, STEPS
 
 CLASSES = [kind for kind in vars(flower).values() if inspect.isclass(kind) and issubclass(kind, Strategy)]
 
@@ -61,6 +61,8 @@ def test_the_state_of_every_strategy_is_in_its_attributes() -> None:
 def test_a_wrapper_holds_the_strategy_in_an_attribute() -> None:
     inner = FedAvg()
     wrapped = DifferentialPrivacyServerSideFixedClipping(inner, 1.0, 1.0, 2)
+    assert list(nested_strategies(wrapped)) == [("inner", wrapped), ("inner/strategy", inner)]
+    inner.parent = wrapped  # type: ignore[attr-defined]
     assert list(nested_strategies(wrapped)) == [("inner", wrapped), ("inner/strategy", inner)]
 
 
@@ -147,3 +149,20 @@ def test_subclasses_that_only_average_share_the_methods_that_do() -> None:
     assert type("Derived", (FedAvgM,), {}).aggregate_train in AVERAGING  # type: ignore[attr-defined]
     assert Mine.aggregate_train in AVERAGING
     assert cast(Any, flower.FedMedian.aggregate_train) not in AVERAGING
+
+
+def test_code_of_users_in_the_way_of_the_replies_ends_the_averaging() -> None:
+    class Filtering(FedAvg):
+        """Leaves replies out."""
+
+        def _check_and_log_replies(self, *_: Any, **__: Any) -> Any:
+            """Return none."""
+            return [], []
+
+    replaced = FedAvg()
+    replaced.aggregate_train = lambda server_round, replies: (None, None)  # type: ignore[method-assign]
+    assert averages_replies(FedAvg())
+    assert averages_replies(Mine())
+    assert not averages_replies(flower.FedMedian())
+    assert not averages_replies(Filtering())
+    assert not averages_replies(replaced)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from logging import INFO
 
-from flwr.app import ArrayRecord, Message
+from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
@@ -32,6 +32,7 @@ class PublishedModel:
     local: Arrays
     inner: ArrayRecord = field(init=False)
     public: ArrayRecord = field(init=False)
+    _made: tuple[dict[str, Array], dict[str, Array]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Make the records, and give training a random id if it has none; no result depends on it."""
@@ -75,12 +76,12 @@ class PublishedModel:
 
     def check(self, arrays: ArrayRecord) -> None:
         """Raise `ValueError` if `arrays` are not the published model: nodes would train from a model they were never sent."""
-        if arrays is self.public:
+        if arrays is self.public and self._is_as_made(arrays):
             return
         replica = self.publisher.replica
         change, exact = replica.layout.flatten(records.to_arrays(arrays), replica.vector)
         if change.any() or exact != replica.exact:
-            raise ValueError("the arrays are not the published model; pass on what aggregate_train returned")
+            raise ValueError("the arrays are not the published model; pass on what aggregate_train returned, unchanged")
 
     def check_layout(self, arrays: ArrayRecord, patterns: Iterable[str], tied: Iterable[Iterable[str]]) -> None:
         """Raise `ValueError` if `arrays` are of another model, whatever their values."""
@@ -98,7 +99,8 @@ class PublishedModel:
         key = self._key_in(arrays)
         if key is None:
             raise ValueError(
-                f"{sender} sends node {node} no record of the published model; only that can be compressed"
+                f"{sender} sends node {node} no record of the published model as it was passed to it; only that can be "
+                "compressed"
             )
         held_nothing = self.publisher.nodes[node].version == UNKNOWN_VERSION
         request, route = self.publisher.message_to(node, uplink, seed)
@@ -115,12 +117,17 @@ class PublishedModel:
     def _key_in(self, arrays: Mapping[str, ArrayRecord]) -> str | None:
         """Return the key of the published model: that of the record itself, or else of one with equal content."""
         for key, record in arrays.items():
-            if record is self.inner:
+            if record is self.inner and self._is_as_made(record):
                 return key
         for key, record in arrays.items():
-            if records.are_equal(record, self.inner):
+            if records.are_equal(record, self._made[0]):
                 return key
         return None
+
+    def _is_as_made(self, record: ArrayRecord) -> bool:
+        """Return whether `record`, `inner` or `public`, holds the Arrays with which it was made: nobody has put in another."""
+        made = self._made[record is self.public]
+        return record.keys() == made.keys() and all(record[name] is array for name, array in made.items())
 
     def _renew(self) -> None:
         """Make the records of the newest version, in the memory of its vector; nothing changes that any more."""
@@ -130,6 +137,7 @@ class PublishedModel:
         if self.local or any(array.dtype == BFLOAT16 for array in arrays.values()):
             whole = arrays | self.local
             self.public = view_record({tensor.name: whole[tensor.name] for tensor in replica.layout.tensors})
+        self._made = dict(self.inner), dict(self.public)
 
 
 def _log_probable_ties(groups: list[tuple[str, ...]]) -> None:

@@ -8,7 +8,7 @@ from flwr.app import MetricRecord
 from flwr.serverapp.strategy import FedAvg, MultiKrum, Strategy
 
 from fedcomp.errors import CorruptError
-from fedcomp.flower.compat import aggregate_metricrecords, attributes, is_library_code
+from fedcomp.flower.compat import aggregate_metricrecords, attributes, code_of, is_library_code
 from fedcomp.flower.records import Contents
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse, reply_use_of
 from fedcomp.sync import Update
@@ -62,7 +62,7 @@ class ReplyNeeds:
         inner = _unwrapped(strategy)
         if not isinstance(inner, FedAvg):
             return cls(train, getattr(inner, "weighted_by_key", None))
-        method = type(inner).aggregate_train if train else type(inner).aggregate_evaluate
+        method = code_of(inner, "aggregate_train" if train else "aggregate_evaluate")
         strict = mean or is_library_code(method)
         further = inner.further_records if isinstance(inner, ReplyDeclaration) else frozenset[str]()
         divides = strict and (train or inner.evaluate_metrics_aggr_fn is aggregate_metricrecords)

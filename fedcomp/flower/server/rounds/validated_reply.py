@@ -7,6 +7,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from fedcomp.flower.records import Contents
 from fedcomp.sync import Reply, Update
 
+Record = ArrayRecord | MetricRecord | ConfigRecord
+
 
 @dataclass(frozen=True, slots=True)
 class ReceivedReply:
@@ -56,11 +58,16 @@ class ValidatedReply:
         return key in self.arrays or key in self.metrics or key in self.configs
 
     def content(self, model: ArrayRecord | None = None) -> RecordDict:
-        """Return its records, with `model` under `key` if there is one."""
-        content = RecordDict({**self.configs, **self.metrics, **self.arrays})
+        """Return its records in the order of the message, the frame replaced by `model` under `key`, if there is one."""
+        found: dict[str, Record] = {**self.configs, **self.metrics, **self.arrays}
         if model is not None:
-            content[self.key] = model
-        return content
+            found[self.key] = model
+        # A key that the message lacks is that of the model, or of the only MetricRecord, in a reply with another one.
+        unnamed = {type(found[key]): key for key in found if key not in self.message.content}
+        order = [
+            key if key in found else unnamed.get(type(record), key) for key, record in self.message.content.items()
+        ]
+        return RecordDict({key: found[key] for key in dict.fromkeys([*order, *found]) if key in found})
 
     def to_message(self, model: ArrayRecord | None = None) -> Message:
         """Return the message, as a strategy expects it: with `content(model)`."""
