@@ -26,7 +26,7 @@ NODES, SEED = 5, 1
 def read(folder: Path, *settings: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the table `tool` of the example in `folder`, and its run config with `settings`, such as "batch-size=20".
 
-    Raises `ValueError` if there is no Flower app, and for a setting that it does not have.
+    Raises `ValueError` if there is no Flower app, for a setting that it does not have, and for one that is given twice.
     """
     path = folder / "pyproject.toml"
     tool: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["tool"] if path.is_file() else {}
@@ -82,21 +82,25 @@ def _prints(record: logging.LogRecord) -> bool:
 
 
 def main(folder: str, *settings: str) -> None:
-    """Run the example both ways, and print what came out."""
+    """Run the example both ways, or as the setting `compress` says, and print what came out."""
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(logging.INFO)
     logger.addFilter(_prints)
     try:
-        for compress in ("false", "true"):
-            print(f"compress={compress}")
-            run(Path(folder).resolve(), *settings, f"compress={compress}")
+        chosen = [setting for setting in settings if setting.partition("=")[0].strip() == "compress"]
+        others = [setting for setting in settings if setting not in chosen]
+        for compress in chosen or ("compress=false", "compress=true"):
+            print(compress)
+            run(Path(folder).resolve(), *others, compress)
     finally:
         logger.removeFilter(_prints)
         logger.setLevel(level)
 
 
 if __name__ == "__main__":
+    here = Path(__file__).resolve().parent  # where the folder `jax` looks like the library, if that is not installed
+    sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
     if len(sys.argv) == 1:
         sys.exit("error: name the folder of an example, such as examples/pytorch")
     try:

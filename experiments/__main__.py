@@ -68,10 +68,10 @@ def _run_study(options: argparse.Namespace, console: Console) -> int:
     _log(console, f"{options.study}: {len(plan.cells)} cells; checking settings and data")
     check_settings(plan)
     check_data(plan, data_dir, lambda line: _log(console, line))
+    others = [read_csv(path) for path in options.reuse]
     if options.check:
         _log(console, "the study can run")
         return 0
-    others = [read_csv(path) for path in options.reuse]
     folder = (options.out or Path("runs") / "studies" / _name(options.study)).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with claim(folder):

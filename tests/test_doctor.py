@@ -119,6 +119,7 @@ def test_certificates_for_a_superlink_without_tls_fail(keys: Path, capsys: pytes
         status, found = lines(capsys, address, "--root-certificates", str(keys / "ca.pem"))
     assert status == 1
     assert found[-1].startswith("FAILED it does not speak TLS")
+    assert found[-1].endswith("is the port right? Without TLS, nodes connect with --insecure")
 
 
 def test_a_superlink_with_tls_answers(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +134,7 @@ def test_what_is_wrong_with_tls_is_said(keys: Path, tmp_path: Path, capsys: pyte
     make_server(tmp_path / "other")
     (tmp_path / "empty").write_text("")
     for arguments, sentence in (
-        ((), "it does not speak HTTP without TLS; name its certificates: --root-certificates FILE"),
+        ((), "it does not speak HTTP without TLS; is the port right? With TLS, name its certificates: --root-cert"),
         (("--root-certificates", str(tmp_path / "other" / "ca.pem")), "its certificate is refused: "),
         (("--root-certificates", str(tmp_path / "empty")), f"{tmp_path / 'empty'} holds no certificates"),
         (("--root-certificates", str(tmp_path / "none")), f"{tmp_path / 'none'} holds no certificates: No such file"),

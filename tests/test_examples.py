@@ -227,6 +227,13 @@ def test_wrong_arguments_are_refused_in_a_sentence(name: str, settings: list[str
         run.read(EXAMPLES / name, *settings)
 
 
+@pytest.mark.parametrize("setting", ["compress=true", "compress = false"])
+def test_the_setting_compress_chooses_one_of_the_two_runs(setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    run.main(str(EXAMPLES / "scikit-learn"), "num-server-rounds=1", setting)
+    assert re.findall("compress.*", capsys.readouterr().out) == [setting]
+
+
 def test_a_refusal_is_one_line() -> None:
     command = [sys.executable, "examples/run.py", "examples/pytorch", "rounds=3"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)

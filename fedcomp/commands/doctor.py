@@ -106,7 +106,8 @@ def _speaks(connection: socket.socket, host: str, root_certificates: Path | None
         if _speaks_http(connection):
             yield OK, "it speaks HTTP without TLS: nodes connect with --insecure"
         else:
-            yield FAILED, "it does not speak HTTP without TLS; name its certificates: --root-certificates FILE"
+            certificates = "With TLS, name its certificates: --root-certificates FILE"
+            yield FAILED, f"it does not speak HTTP without TLS; is the port right? {certificates}"
         return
     try:
         context = ssl.create_default_context(cafile=root_certificates)
@@ -118,7 +119,7 @@ def _speaks(connection: socket.socket, host: str, root_certificates: Path | None
     except ssl.SSLCertVerificationError as error:
         yield FAILED, f"its certificate is refused: {error.verify_message}"
     except OSError as error:
-        yield FAILED, f"it does not speak TLS ({error}); a SuperLink without TLS needs nodes with --insecure"
+        yield FAILED, f"it does not speak TLS ({error}); is the port right? Without TLS, nodes connect with --insecure"
     else:
         with closing(secure):
             certificate: dict[str, Any] = dict(secure.getpeercert() or {})

@@ -20,13 +20,18 @@ REFUSED, INTERRUPTED, TERMINATED = 2, 130, 143
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0, 2 after one sentence if the node cannot run, or 130 for Ctrl-C."""
     parser = new_parser("fedcomp gossip", __doc__)
-    parser.add_argument(
-        "settings", type=Path, help="the TOML file of the node; docs/how-to/gossip.md lists the settings"
+    text = (
+        "the TOML file of the node; the module of its task may be next to it; docs/how-to/gossip.md lists the settings"
     )
+    parser.add_argument("settings", type=Path, help=text)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(TERMINATED))
+    path: Path = parser.parse_args(arguments).settings
+    sys.path.insert(
+        0, str(path.parent.absolute())
+    )  # where the module of the task may be: a command's own path lacks it
     try:
-        run(read_settings(parser.parse_args(arguments).settings), _print)
+        run(read_settings(path), _print)
     except (ValueError, OSError, CorruptError, RefusedError) as error:
         print(f"error: {error}", file=sys.stderr)
         return REFUSED

@@ -179,8 +179,9 @@ def test_cells_of_another_study_are_reused_and_not_run(tmp_path: Path, capsys: p
     wanted = pd.concat([rows(cell=cell.name) for cell in read_plan(study).cells])
     write_csv(table, pd.concat([rows(cell="not wanted"), wanted]))
     for wrong in (tmp_path / "no.csv", study):
-        assert main([str(study), "--out", str(out), "--reuse", str(table), str(wrong)]) == 2
-        assert str(wrong) in capsys.readouterr().err
+        for check in ([], ["--check"]):
+            assert main([str(study), "--out", str(out), "--reuse", str(table), str(wrong), *check]) == 2
+            assert str(wrong) in capsys.readouterr().err
     assert not out.exists()
 
     assert main([str(study), "--out", str(out), "--reuse", str(table)]) == 0

@@ -203,6 +203,17 @@ def test_wrong_settings_are_one_sentence_before_anything_starts(
     assert not (tmp_path / "node-0").exists()
 
 
+def test_the_command_finds_a_task_next_to_the_settings(tmp_path: Path) -> None:
+    """The command `fedcomp`, unlike `python -m`, does not have the working folder on its path; `-P` neither."""
+    (tmp_path / "own_task.py").write_text(
+        f"import sys\nsys.path.append({str(ROOT)!r})\nfrom tests.gossip.peers.toy import Toy"
+    )
+    path = write_settings(tmp_path, 0, [9100, 9101], task="own_task:Missing")
+    command = [sys.executable, "-P", "-m", "fedcomp", "gossip", path.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert "error: task is 'own_task:Missing'; module:function is needed (module 'own_task' has no att" in done.stderr
+
+
 def lines_of(folder: Path, node: int) -> int:
     path = folder / f"node-{node}" / "rounds.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
