@@ -16,6 +16,8 @@ MAX_NAMES_SHOWN = 20
 """The most names of one list in an error."""
 Names = dict[str, str]
 """Name in the reply -> name in the model."""
+Kind = tuple[tuple[int, ...], str]
+"""The shape and the kind of the dtype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,14 @@ def _by_position(record: Mapping[str, Array], layout: Layout) -> Iterator[tuple[
         names = [tensor.name for tensor in tensors]
         if not (_is_list(list(record)) or _is_list(names)):
             continue
-        if found == [(tensor.shape, _kind(tensor.dtype)) for tensor in tensors]:
+        kinds = [(tensor.shape, _kind(tensor.dtype)) for tensor in tensors]
+        if len(found) == len(kinds) and all(_fits(*pair) for pair in zip(found, kinds, strict=True)):
             yield "by position, since one side is a list of arrays", dict(zip(record, names, strict=True))
+
+
+def _fits(found: Kind, model: Kind) -> bool:
+    """Return whether a list may hold such an array for a tensor of the model: means of integers are floats."""
+    return found == model or (found[0] == model[0] and found[1] == "float" and np.dtype(model[1]).kind in "iub")
 
 
 def _is_list(names: Sequence[str]) -> bool:

@@ -31,7 +31,9 @@ from fedcomp.wire import (
     change_of,
     check_ties,
     decode_body,
+    dtype_of,
     parse_single_frame,
+    to_numpy,
 )
 
 MAX_PAST_SERVERS = 16
@@ -163,6 +165,9 @@ class Subscriber:
         layout = replica.layout
         change, exact = change_of(layout, trained, replica.vector)
         check_ties(layout.tensors, trained)
+        for tensor in layout.exact_tensors:
+            if dtype_of(array := trained[tensor.name]) != tensor.dtype:
+                tensor.check_whole(to_numpy(array))
         if not self.acked_number and is_difference(change, replica.vector):
             # Training may also shrink a model or replace it, so this is no error.
             logging.getLogger("fedcomp").warning(

@@ -3,7 +3,7 @@
 from fedcomp.wire.body import decode_body, join_bodies, read_bodies, some_tensors, tensors_in
 from fedcomp.wire.change import change_of
 from fedcomp.wire.codec_ids import CODECS, NO_BODY, SOME_TENSORS, STEPS_CODEC, codec_by_id, codec_id, register_codec
-from fedcomp.wire.dtypes import BFLOAT16, COMPLEX, bfloat16_to_float32, float32_to_bfloat16, to_numpy
+from fedcomp.wire.dtypes import BFLOAT16, COMPLEX, bfloat16_to_float32, dtype_of, float32_to_bfloat16, to_numpy
 from fedcomp.wire.frame import (
     FLAG_DIRECT,
     FLAG_EXACT,
@@ -71,6 +71,7 @@ __all__ = [
     "codec_by_id",
     "codec_id",
     "decode_body",
+    "dtype_of",
     "float32_to_bfloat16",
     "join_bodies",
     "kind_of",

@@ -25,6 +25,7 @@ from fedcomp.flower.compat.error_texts import (
     error_of_app,
     is_about_array_type,
     is_about_bfloat16,
+    is_of_old_client,
     raised_text,
 )
 from fedcomp.flower.compat.grid_wrapper import GridWrapper, clock_of
@@ -88,6 +89,7 @@ __all__ = [
     "is_about_bfloat16",
     "is_library_code",
     "is_of_old_api",
+    "is_of_old_client",
     "log",
     "make_message",
     "nested_strategies",

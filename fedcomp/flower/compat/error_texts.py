@@ -30,6 +30,11 @@ def is_about_array_type(error: Error, stype: str) -> bool:
     return f"'{stype}'" in str(error.reason)
 
 
+def is_of_old_client(error: Error) -> bool:
+    """Return whether an app raised `error` because its clients are of the API before the Message API, as NumPyClient is."""
+    return any(f"'{name}.parameters'" in str(error.reason) for name in ("fitins", "evaluateins"))
+
+
 def is_about_bfloat16(error: TypeError) -> bool:
     """Return whether ``ArrayRecord(...)`` raised `error` because a torch tensor is of bfloat16, which numpy lacks."""
     return "BFloat16" in str(error)

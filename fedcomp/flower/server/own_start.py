@@ -61,9 +61,9 @@ def _start(inner: Strategy, outer: Strategy, grid: Grid, arrays: ArrayRecord, **
 
 
 class FramesOnlyGrid(GridWrapper):
-    """Sends no training or evaluation message with arrays in place of a frame: it did not come from the steps.
+    """Sends no training or evaluation message that the protocol cannot follow; `sender` names the strategy in the error.
 
-    `sender` names the strategy in the error.
+    One with arrays in place of a frame did not come from the steps.  Of two at a time, a node answers the newest alone.
     """
 
     def __init__(self, grid: Grid, sender: str) -> None:
@@ -71,23 +71,29 @@ class FramesOnlyGrid(GridWrapper):
         self._sender = sender
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages; return their ids.  Raises `ValueError` for one with arrays and no frame."""
+        """Send messages; return their ids.  Raises `ValueError` for those that no node should get."""
         return super().push_messages(self._checked(messages))
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Send messages; return the replies.  Raises `ValueError` for a message with arrays and no frame."""
+        """Send messages; return the replies.  Raises `ValueError` for those that no node should get."""
         return super().send_and_receive(self._checked(messages), timeout=timeout)
 
     def _checked(self, messages: Iterable[Message]) -> list[Message]:
-        messages = list(messages)
+        messages, nodes = list(messages), set[int]()
         for message in messages:
-            kind = message.metadata.message_type.split(".")[0]
+            node, kind = message.metadata.dst_node_id, message.metadata.message_type.split(".")[0]
             if kind not in (MessageType.TRAIN, MessageType.EVALUATE):
                 continue
+            if node in nodes:
+                raise ValueError(
+                    f"{self._sender} sends node {node} two messages at a time; it answers the newest one alone, so send "
+                    "the second after the reply to the first"
+                )
+            nodes.add(node)
             contents = Contents.of(message.content)
             if not contents.frames and any(contents.dense.values()):
                 raise ValueError(
-                    f"{self._sender}.start sends a model that is not compressed to node {message.metadata.dst_node_id}; "
-                    "it must send what its own configure_train and configure_evaluate return, not those of another strategy"
+                    f"{self._sender} sends a model that is not compressed to node {node}; only the messages that its "
+                    "configure_train and configure_evaluate return are, and not those that a step or another strategy sends"
                 )
         return messages

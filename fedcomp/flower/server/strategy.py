@@ -28,7 +28,14 @@ from fedcomp.flower.server.model.strategy_state import scalars_of
 from fedcomp.flower.server.model.traffic_file import TrafficFile
 from fedcomp.flower.server.old_keywords import OldKeywords, with_old_keywords
 from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, start_rounds
-from fedcomp.flower.server.rounds.aggregation import Change, aggregate, undone_on_error, without_repeated_losses
+from fedcomp.flower.server.rounds.aggregation import (
+    Change,
+    aggregate,
+    log_assumed_start,
+    log_returned,
+    undone_on_error,
+    without_repeated_losses,
+)
 from fedcomp.flower.server.rounds.early_replies import ParsingGrid
 from fedcomp.flower.server.rounds.failed_rounds import FailedRounds
 from fedcomp.flower.server.rounds.participation import NodeState
@@ -324,6 +331,8 @@ class CompressedStrategy(Strategy):
                 change, metrics = aggregate(self.inner, server_round, valid, failed, self.publisher)
             if change is not None:
                 self._publish(server_round, valid, change)
+            elif self._links.uplink.memory.vectors:
+                log_returned(self.inner, server_round, valid)
         if published := self.version != before:
             self._failed.succeed()
         else:
@@ -347,6 +356,7 @@ class CompressedStrategy(Strategy):
         change = (change[0], keep_unchanged(*change, unchanged, replies, published))
         if not published.version:
             log_unchanged(unchanged, published.layout)
+            log_assumed_start(self.inner)
         start_s = time.thread_time()
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.thread_time() - start_s)

@@ -210,7 +210,7 @@ def test_a_wrapper_around_another_strategy_has_its_start_called() -> None:
 
 def test_a_start_that_sends_past_the_steps_is_refused_before_anything_is_sent() -> None:
     grid = LocalGrid(app(), 3)
-    with pytest.raises(ValueError, match=r"Delegates\.start sends a model that is not compressed to node \d"):
+    with pytest.raises(ValueError, match=r"Delegates sends a model that is not compressed to node \d"):
         compressed(Delegates(FedAvg())).start(grid, model(), 2)
     assert not grid.seconds
 

@@ -11,7 +11,8 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, FedAvgM, Result, Strategy
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
+from fedcomp.errors import NoUpdateError
+from fedcomp.flower import Clipping, CompressedStrategy, CompressionMod, LocalGrid, ReplyDeclaration
 from tests.flower.toy import Aggregate, Arrays, Messages, arrays_of, training
 
 NODES = 3
@@ -206,3 +207,182 @@ def test_the_partition_of_a_node_may_be_a_name() -> None:
         ends.append(arrays_of(strategy.start(grid, record_of(w=np.zeros(64, np.float32)), num_rounds=2).arrays)["w"])
     assert ends[0].tolist() == ends[1].tolist()
     assert abs(ends[0].mean() - 0.4) < 0.1
+
+
+class Collecting(FedAvg):
+    """Aggregates the replies of two rounds; in the first one it returns no model, or, if it `holds`, the one it was given."""
+
+    def __init__(self, *, holds: bool) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self.holds, self.kept = holds, list[Message]()
+        self.given: ArrayRecord | None = None
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
+        self.given = arrays
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+        self.kept += replies
+        if server_round % 2:
+            return (self.given if self.holds else None), None
+        kept, self.kept = self.kept, []
+        return super().aggregate_train(server_round, kept)
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_updates_that_a_strategy_keeps_for_later_count_once_or_the_log_says_that_they_do_not(
+    holds: bool, flower_log: pytest.LogCaptureFixture
+) -> None:
+    strategy = CompressedStrategy(Collecting(holds=holds), uplink=fedcomp.topk(density=0.5), downlink=fedcomp.dense())
+    change = training(lambda arrays, _, __: {"w": arrays["w"] + np.array([1, 2, 3, 4], np.float32)})
+    found = run(strategy, change, rounds=20)["w"]
+    sentence = "returned no model, so its 3 updates go back to their nodes, and come again"
+    assert (sentence in flower_log.text) is not holds
+    # Two rounds are one step, of the mean of all updates; what is kept in the residual is the step of a few rounds.
+    assert (np.abs(found - 10 * np.array([1, 2, 3, 4])) < 6).all() == holds
+
+
+def test_a_strategy_that_keeps_replies_for_later_is_not_warned_where_no_update_returns(
+    flower_log: pytest.LogCaptureFixture,
+) -> None:
+    assert run(dense(Collecting(holds=False)), training(adding), rounds=4)["w"].tolist() == [4.0] * 4
+    assert "go back" not in flower_log.text
+
+
+class Declared(Collecting, ReplyDeclaration):
+    """Says how it makes its next model."""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [(Scaffold(fraction_evaluate=0.0), True), (FedAvg(fraction_evaluate=0.0), False), (Declared(holds=True), False)],
+)
+def test_what_is_assumed_of_an_own_strategy_is_in_the_log(
+    strategy: FedAvg, said: bool, flower_log: pytest.LogCaptureFixture
+) -> None:
+    run(dense(strategy), training(adding), rounds=2)
+    line = f"{type(strategy).__name__}.aggregate_train is taken to start from the model of configure_train"
+    assert (line in flower_log.text) is said
+
+
+class FromScratch(Strategy):
+    """Trains all nodes, notes which of them decline, and averages the models of the others."""
+
+    def __init__(self) -> None:
+        self.declined: list[tuple[int, Any]] = []
+
+    def summary(self) -> None:
+        """Log nothing."""
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
+        config = ConfigRecord({"server-round": server_round})
+        content = RecordDict({"arrays": arrays, "config": config})
+        return [Message(content, dst_node_id=node, message_type="train") for node in grid.get_node_ids()]
+
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+        contents = {reply.metadata.src_node_id: reply.content for reply in replies}
+        self.declined += [(node, each["declined"]) for node, each in contents.items() if "declined" in each]
+        models = [cast(ArrayRecord, each["arrays"])["w"].numpy() for each in contents.values() if "arrays" in each]
+        return record_of(w=np.mean(models, axis=0)), None
+
+    def configure_evaluate(self, *_: Any, **__: Any) -> Messages:
+        return []
+
+    def aggregate_evaluate(self, *_: Any, **__: Any) -> MetricRecord | None:
+        return None
+
+
+def declining() -> ClientApp:
+    """Return an app whose node 2 trains nothing and says why; the others add 3 to each weight."""
+    app = ClientApp(mods=[CompressionMod()])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        if context.node_id == 2:
+            return Message(RecordDict({"declined": ConfigRecord({"battery": "low"})}), reply_to=message)
+        w = cast(ArrayRecord, message.content["arrays"])["w"].numpy()
+        return Message(RecordDict({"arrays": record_of(w=w + np.float32(3))}), reply_to=message)
+
+    return app
+
+
+def test_a_strategy_from_scratch_gets_replies_without_a_model() -> None:
+    strategy = FromScratch()
+    assert run(dense(strategy), declining(), rounds=2)["w"].tolist() == [6.0] * 4
+    assert strategy.declined == [(2, ConfigRecord({"battery": "low"}))] * 2
+
+
+def test_a_node_that_declines_leaves_the_bound_of_the_norm_in_force() -> None:
+    bound = Clipping(norm=3.0)  # half of the norm of four entries of 3
+    strategy = CompressedStrategy(FromScratch(), uplink=fedcomp.dense(), downlink=fedcomp.dense(), clipping=bound)
+    np.testing.assert_allclose(run(strategy, declining(), rounds=2)["w"], [3.0] * 4, rtol=1e-6)
+
+
+class Together(OwnStart):
+    """Sends a node its training and its evaluation message together."""
+
+    def start(  # type: ignore[override]  # of the arguments, it needs these
+        self, grid: Grid, initial_arrays: ArrayRecord, **_: Any
+    ) -> Result:
+        messages = [
+            *self.configure_train(1, initial_arrays, ConfigRecord(), grid),
+            *self.configure_evaluate(1, initial_arrays, ConfigRecord(), grid),
+        ]
+        grid.send_and_receive(messages)
+        return Result()
+
+
+class Twice(FedAvg):
+    """Trains each node twice in a round."""
+
+    def configure_train(self, *arguments: Any, **settings: Any) -> Messages:
+        return [*super().configure_train(*arguments, **settings), *super().configure_train(*arguments, **settings)]
+
+
+@pytest.mark.parametrize("kind", [Together, Twice])
+def test_two_messages_at_a_time_to_a_node_are_refused(kind: type[FedAvg]) -> None:
+    with pytest.raises(ValueError, match=f"{kind.__name__} sends node . two messages at a time; .*after the reply"):
+        run(dense(kind()), training(adding))
+
+
+@pytest.mark.parametrize(
+    ("first", "step", "shown"),
+    [(np.array([0, 7]), 0.25, "0.25"), (np.array([True, False]), 0.5, "0.5"), (np.array([True, False]), 2.0, "2")],
+)
+def test_numbers_that_an_integer_tensor_cannot_hold_are_refused(first: Any, step: float, shown: str) -> None:
+    def change(arrays: Arrays, _: Context, __: int) -> dict[str, Any]:
+        return {"w": arrays["w"], "b": np.where(first.astype(bool), arrays["b"].astype(float), step)}
+
+    strategy, grid = dense(FedAvg(fraction_evaluate=0.0)), LocalGrid(training(change), NODES)
+    with pytest.raises(
+        NoUpdateError, match=f"tensor 'b' is {first.dtype}, by the first model, and cannot hold {shown};"
+    ):
+        strategy.start(grid, record_of(w=np.zeros(2, np.float32), b=first), num_rounds=1)
+
+
+def test_integers_may_come_back_as_floats_and_their_mean_is_rounded() -> None:
+    def change(arrays: Arrays, context: Context, _: int) -> dict[str, Any]:
+        return {"w": arrays["w"] + 1, "count": np.float64(10 * context.node_id), "on": np.array([1.0, 0.0])}
+
+    first = record_of(w=np.zeros(2, np.float32), count=np.array(0), on=np.array([False, False]))
+    strategy = dense(FedAvg(fraction_evaluate=0.0))
+    found = arrays_of(strategy.start(LocalGrid(training(change), 2), first, num_rounds=1).arrays)
+    assert (found["count"].tolist(), found["on"].tolist()) == (15, [True, False])
+
+
+def test_a_list_that_a_strategy_returns_may_hold_the_float_mean_of_a_counter() -> None:
+    class Lists(FedAvg):
+        """Averages lists."""
+
+        def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+            models = [cast(ArrayRecord, reply.content["arrays"]).to_numpy_ndarrays() for reply in replies]
+            means = [np.mean(each, axis=0) for each in zip(*models, strict=True)]
+            return ArrayRecord([np.asarray(mean) for mean in means]), None
+
+    def change(arrays: Arrays, _: Context, __: int) -> dict[str, Any]:
+        return {name: array + 1 for name, array in arrays.items()}
+
+    first = record_of(w=np.zeros(2, np.float32), counter=np.array(4))
+    strategy = dense(Lists(fraction_evaluate=0.0))
+    found = arrays_of(strategy.start(LocalGrid(training(change), NODES), first, num_rounds=2).arrays)
+    assert (found["w"].tolist(), found["counter"].tolist()) == ([2.0, 2.0], 6)

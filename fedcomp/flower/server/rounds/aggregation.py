@@ -17,6 +17,7 @@ from fedcomp.flower import records
 from fedcomp.flower.compat import (
     aggregate_metricrecords,
     code_of,
+    is_library_code,
     log,
     make_message,
     to_record,
@@ -25,7 +26,14 @@ from fedcomp.flower.compat import (
 from fedcomp.flower.names import match_names
 from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
-from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyUse, reply_use_of, restart, starts_from_published
+from fedcomp.flower.strategies.reply_use import (
+    DifferenceRecord,
+    ReplyDeclaration,
+    ReplyUse,
+    reply_use_of,
+    restart,
+    starts_from_published,
+)
 from fedcomp.sync import Publisher, Replica, dense_change, weighted_mean
 
 Change = tuple[Vector, bytes]
@@ -67,6 +75,29 @@ def aggregate(
         messages.append(reply.to_message(record))
     arrays, metrics = inner.aggregate_train(server_round, [*messages, *failed])
     return _change_to(arrays, inner, published), metrics
+
+
+def log_assumed_start(inner: Strategy) -> None:
+    """Log what is assumed of a user's code in `inner` that declares nothing: it makes a step from the published model."""
+    strategy = aggregating(inner)
+    if not (isinstance(strategy, ReplyDeclaration) or is_library_code(code_of(strategy, "aggregate_train"))):
+        text = (
+            "fedcomp: %s.aggregate_train is taken to start from the model of configure_train; if it continues a model of its "
+            "own, such as an average over rounds, it must declare that: class %s(..., ReplyDeclaration): "
+            "starts_from_published = False"
+        )
+        log(INFO, text, *[type(strategy).__name__] * 2)
+
+
+def log_returned(inner: Strategy, server_round: int, replies: Sequence[ValidatedReply]) -> None:
+    """Log that the updates in `replies` return to their nodes, because the code of a user in `inner` made no model of them."""
+    count = sum(reply.update is not None for reply in replies)
+    if count and reply_use_of(inner) is ReplyUse.EACH_REPLY:
+        text = (
+            "fedcomp: round %d: %s.aggregate_train returned no model, so its %d updates go back to their nodes, and come again;"
+            " a strategy that keeps them for a later round must return the model of configure_train"
+        )
+        log(WARNING, text, server_round, type(aggregating(inner)).__name__, count)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from logging import WARNING
 
 from fedcomp.flower import records
-from fedcomp.flower.compat import UNAVAILABLE, is_about_array_type, log
+from fedcomp.flower.compat import UNAVAILABLE, is_about_array_type, is_of_old_client, log
 from fedcomp.flower.server.rounds.participation import names_of
 from fedcomp.flower.server.rounds.validated_reply import ReceivedReply
 
@@ -31,6 +31,10 @@ def check_mod(server_round: int, replies: Sequence[ReceivedReply], asked: int, *
     elif train and not any_frame and answers and all(each.message.has_error() for each in answers):
         reason = str(answers[0].message.error.reason)
         advice = "" if records.BY_MOD in reason else f"; if the ClientApp has no CompressionMod, add it: {FIX}"
+        if is_of_old_client(answers[0].message.error):
+            advice = (
+                "; it has clients of Flower's old API, such as NumPyClient; functions under @app.train() are needed"
+            )
         log(WARNING, "fedcomp: round %d: all replies are errors, the first is %s%s", server_round, reason, advice)
 
 

@@ -102,9 +102,14 @@ class ReplyValidator:
         return [self._weighted(reply) for reply in clipped], failed
 
     def _alike(self, replies: list[ValidatedReply]) -> list[ValidatedReply]:
-        """Return the replies that the strategy can aggregate together, in one form: those that trained, if any did."""
-        if any(reply.update is not None for reply in replies):
-            replies = with_one_key([reply for reply in replies if reply.update is not None])
+        """Return the replies that the strategy can aggregate together, in one form: those that trained, if any did.
+
+        A strategy that is not derived from FedAvg may read those of nodes that did not train, too.
+        """
+        if trained := [reply for reply in replies if reply.update is not None]:
+            named = iter(with_one_key(trained))
+            used = trained if self.needs.averages else replies
+            replies = [next(named) if reply.update is not None else reply for reply in used]
         if self.needs.averages:
             replies = with_common_metrics(replies, self.needs.weight_key)
         return with_common_records(replies) if self.same_records else replies
@@ -120,11 +125,10 @@ class ReplyValidator:
     def _clipped(self, replies: list[ValidatedReply]) -> list[ValidatedReply]:
         """Return the replies with their updates within the bound; log which were longer."""
         updates, published = [reply.update for reply in replies if reply.update is not None], self.publisher.replica
-        if len(updates) < len(replies):  # none of them trained
-            return replies
+        factors = iter(self.clipping.scales(updates, published) if updates else [])
         clipped: list[ValidatedReply] = []
-        for reply, update, factor in zip(replies, updates, self.clipping.scales(updates, published), strict=True):
-            if factor < 1:
+        for reply in replies:
+            if (update := reply.update) is not None and (factor := next(factors)) < 1:
                 log(INFO, "fedcomp: the update of node %d is clipped to %.3g times its norm", reply.node, factor)
                 reply = replace(reply, reply=replace(reply.reply, update=scaled(update, factor, published)))
             clipped.append(reply)

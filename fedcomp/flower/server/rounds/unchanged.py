@@ -25,11 +25,11 @@ MAX_NAMES = 5
 
 
 def unchanged_tensors(replies: Sequence[ValidatedReply], published: Replica) -> TensorFlags:
-    """Return which compressed tensors no reply changes, bool (t,); none where a reply holds no update."""
-    tensors = np.ones(len(published.layout.filled), np.bool_)
-    for reply in replies:
-        changed = reply.update.tensors if reply.update is not None else None
-        tensors &= False if changed is None else ~changed
+    """Return which compressed tensors no reply changes, bool (t,); none if no reply holds an update."""
+    updates = [reply.update for reply in replies if reply.update is not None]
+    tensors = np.full(len(published.layout.filled), bool(updates))
+    for update in updates:
+        tensors &= False if update.tensors is None else ~update.tensors
     return tensors
 
 
@@ -59,10 +59,10 @@ def _with_kept(exact: bytes, replies: Sequence[ValidatedReply], published: Repli
     """Return `exact` with the published bytes of each tensor that no reply changes, and the strategy by rounding alone."""
     if exact == published.exact:
         return exact
-    kept, sent = bytearray(exact), [reply.update.exact if reply.update is not None else b"" for reply in replies]
+    kept, sent = bytearray(exact), [reply.update.exact for reply in replies if reply.update is not None]
     for tensor, part in published.layout.exact_parts:
         before = published.exact[part]
-        if all(each[part] == before for each in sent) and _is_rounding_of(tensor, exact[part], before):
+        if sent and all(each[part] == before for each in sent) and _is_rounding_of(tensor, exact[part], before):
             kept[part] = before
     return bytes(kept)
 
