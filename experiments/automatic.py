@@ -1,10 +1,11 @@
 """The automatic choice next to dense traffic and to the cheapest fixed method, from the tables of its studies.
 
-    python -m experiments.automatic runs/studies/auto-*/results.csv [--markdown]
+    python -m experiments.automatic runs/studies/auto-*/results.csv [--by-length] [--markdown]
 
 For each task, participation and length of a run, the best fixed method is the one with the fewest bytes, both ways, among
 those whose mean accuracy is at most half a point below dense.  The accuracy is the mean of the evaluations in the last fifth of
-the rounds.  Only seeds that all methods of a line have count.  A run that diverged has the accuracy 0.
+the rounds.  Only seeds that all methods of a line have count.  A run that diverged has the accuracy 0.  With --by-length, the
+lengths of a task's runs are columns, in two tables: accuracy, and bytes.
 """
 
 import argparse
@@ -93,17 +94,44 @@ def compare(table: pd.DataFrame) -> Table:
     return Table(caption, HEAD, tuple(rows))
 
 
+def by_length(lines: Table) -> tuple[Table, Table]:
+    """Return what `compare` returns as two tables, of accuracy and of bytes, with a column for each length of run."""
+    lengths = sorted({line[4] for line in lines.rows}, key=int)
+    points, ratios = dict[tuple[str, ...], dict[str, str]](), dict[tuple[str, ...], dict[str, str]]()
+    for *task, rounds, seeds, _, gap, ratio, _, best, _ in lines.rows:
+        points.setdefault((*task, seeds), {})[rounds] = gap
+        ratios.setdefault((*task, seeds), {})[rounds] = f"{ratio} of {best}"
+    captions = (
+        "Auto's points of accuracy above or below dense in the last fifth of the rounds, with the standard error over seeds.",
+        "Plain Flower's bytes over auto's, of those over the bytes of the best fixed pair.",
+    )
+    head = (*HEAD[:4], HEAD[5], *(f"{rounds} rounds" for rounds in lengths))
+    first, second = (
+        Table(
+            caption,
+            head,
+            tuple((*task, *(cells.get(rounds, "-") for rounds in lengths)) for task, cells in rows.items()),
+        )
+        for caption, rows in zip(captions, (points, ratios), strict=True)
+    )
+    return first, second
+
+
 def run(options: argparse.Namespace) -> None:
-    """Print the table."""
+    """Print the table, or the two by length."""
     with usage():
         table = compare(pd.concat([read_csv(path) for path in options.tables]))
         if not table.rows:
             raise StudyError("no run of auto has dense and a fixed method of the same length next to it")
-    print(table.to_markdown() if options.markdown else table.to_text())
+    for each in by_length(table) if options.by_length else (table,):
+        print(each.to_markdown() if options.markdown else each.to_text())
 
 
 PARSER = new_parser("python -m experiments.automatic", __doc__)
 PARSER.add_argument("tables", type=Path, nargs="+", metavar="CSV", help="results of the study, or of its parts")
+PARSER.add_argument(
+    "--by-length", action="store_true", help="print a table of accuracy and one of bytes, by length of run"
+)
 PARSER.add_argument("--markdown", action="store_true", help="print Markdown")
 main = command(run, PARSER)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.automatic import compare, main
+from experiments.automatic import by_length, compare, main
 from experiments.results import COLUMNS, write_csv
 
 
@@ -73,6 +73,19 @@ def test_the_gap_has_its_standard_error_over_the_seeds() -> None:
     assert line[5:8] == ("2", "90.5 %", "-0.6 ± 0.5"), "-0.1 and -1.1"
 
 
+def test_the_lengths_of_runs_are_columns_of_two_tables() -> None:
+    longer = [("dense", 0, 20, 0.95, 2000), ("fine", 0, 20, 0.95, 200), ("auto, 20 rounds", 0, 20, 0.96, 100)]
+    other = results(*RUNS).assign(partition="iid")
+    points, sent = by_length(compare(pd.concat([results(*RUNS[:-1], *longer), other])))
+    assert points.head == ("data", "partition", "model", "participation", "seeds", "10 rounds", "20 rounds")
+    assert points.rows == (
+        ("x", "iid", "logistic", "25 %", "1", "-0.1", "-"),
+        ("x", "x", "logistic", "25 %", "1", "-0.1", "+1.0"),
+    )
+    assert sent.head == points.head
+    assert [row[5:] for row in sent.rows] == [("12.5 of 10.0", "-"), ("12.5 of 10.0", "10.0 of 5.0")]
+
+
 def test_a_run_that_diverged_has_lost_its_accuracy_from_there_on() -> None:
     cheap = ("cheap", 0, 7, math.nan, 1)
     assert compare(results(*RUNS, cheap)).rows == compare(results(*RUNS)).rows, "it is not the best"
@@ -93,3 +106,5 @@ def test_tables_without_a_comparison_and_missing_files_are_one_sentence(
     write_csv(tmp_path / "all.csv", results(*RUNS))
     assert main([str(tmp_path / "all.csv"), "--markdown"]) == 0
     assert "| fine |" in capsys.readouterr().out
+    assert main([str(tmp_path / "all.csv"), "--by-length", "--markdown"]) == 0
+    assert "| 12.5 of 10.0 |" in capsys.readouterr().out

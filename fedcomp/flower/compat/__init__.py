@@ -41,14 +41,15 @@ from fedcomp.flower.compat.messages import (
 )
 from fedcomp.flower.compat.random_state import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.compat.strategies import (
+    AVERAGING,
     SQUARING,
     attributes,
-    averages_replies,
     callers,
     code_of,
     content_replies,
     is_library_code,
     is_of_old_api,
+    leaves_replies_out,
     nested_strategies,
     overrides_start,
     step_from,
@@ -57,6 +58,7 @@ from fedcomp.flower.compat.strategies import (
 from fedcomp.flower.compat.virtual_time import Clock, NodeSpeed, Speeds, WallClock
 
 __all__ = [
+    "AVERAGING",
     "KEY_CLIPPING_NORM",
     "SQUARING",
     "UNAVAILABLE",
@@ -78,7 +80,6 @@ __all__ = [
     "aggregate_arrayrecords",
     "aggregate_metricrecords",
     "attributes",
-    "averages_replies",
     "callers",
     "check_object",
     "clock_of",
@@ -90,6 +91,7 @@ __all__ = [
     "is_library_code",
     "is_of_old_api",
     "is_of_old_client",
+    "leaves_replies_out",
     "log",
     "make_message",
     "nested_strategies",

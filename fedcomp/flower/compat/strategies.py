@@ -46,10 +46,10 @@ def code_of(strategy: Strategy, method: str) -> object:
     return getattr(bound, "__func__", bound)
 
 
-def averages_replies(strategy: FedAvg) -> bool:
-    """Return whether `strategy` reads only the weighted mean of the replies, of all of them, by the code of Flower alone."""
+def leaves_replies_out(strategy: FedAvg) -> bool:
+    """Return whether a user's code decides which replies `strategy` aggregates."""
     checks = FedAvg._check_and_log_replies  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    return code_of(strategy, "aggregate_train") in AVERAGING and code_of(strategy, checks.__name__) is checks
+    return code_of(strategy, checks.__name__) is not checks
 
 
 def nested_strategies(

@@ -6,7 +6,7 @@ from typing import ClassVar
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from fedcomp.flower.compat import aggregate_metricrecords, attributes, averages_replies
+from fedcomp.flower.compat import AVERAGING, aggregate_metricrecords, attributes, code_of, leaves_replies_out
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 
 
@@ -52,19 +52,22 @@ def reply_use_of(strategy: Strategy) -> ReplyUse:
     """Return how `strategy`, or the one inside a `DynamicSampling`, uses replies.
 
     MEAN holds only while `aggregate_train` is the one that it was declared for and the metrics are averaged: a subclass that
-    overrides `aggregate_train` must declare its use again; one that is set on the object, and a metrics function of the user's
-    own, see each reply.
+    overrides `aggregate_train` must declare its use again; one that is set on the object, a metrics function of the user's own,
+    and an own choice of the replies see each of them.
     """
     inner = aggregating(strategy)
     kind = type(inner)
-    declared = ReplyUse.MEAN if isinstance(inner, FedAvg) and averages_replies(inner) else ReplyUse.EACH_REPLY
+    declared = ReplyUse.MEAN if code_of(inner, "aggregate_train") in AVERAGING else ReplyUse.EACH_REPLY
     overridden = False
     if isinstance(inner, ReplyDeclaration):
         declared = inner.reply_use
         definer = next(base for base in kind.__mro__ if {"aggregate_train", "reply_use"} & vars(base).keys())
         overridden = "reply_use" not in vars(definer) or "aggregate_train" in attributes(inner)
     if declared is ReplyUse.MEAN and (
-        overridden or not isinstance(inner, FedAvg) or inner.train_metrics_aggr_fn is not aggregate_metricrecords
+        overridden
+        or not isinstance(inner, FedAvg)
+        or inner.train_metrics_aggr_fn is not aggregate_metricrecords
+        or leaves_replies_out(inner)
     ):
         return ReplyUse.EACH_REPLY
     return declared

@@ -14,21 +14,23 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, FedAvgM, Result, Strategy
 
 from fedcomp.flower.compat import (
+    AVERAGING,
     SQUARING,
     ErrorCode,
     attributes,
-    averages_replies,
     callers,
+    code_of,
     content_replies,
     is_library_code,
     is_of_old_api,
+    leaves_replies_out,
     nested_strategies,
     overrides_start,
     set_task_identity,
     step_from,
     with_steps_of,
 )
-from fedcomp.flower.compat.strategies import AVERAGING, STEPS
+from fedcomp.flower.compat.strategies import STEPS
 
 CLASSES = [kind for kind in vars(flower).values() if inspect.isclass(kind) and issubclass(kind, Strategy)]
 
@@ -151,7 +153,7 @@ def test_subclasses_that_only_average_share_the_methods_that_do() -> None:
     assert cast(Any, flower.FedMedian.aggregate_train) not in AVERAGING
 
 
-def test_code_of_users_in_the_way_of_the_replies_ends_the_averaging() -> None:
+def test_code_of_users_is_found_in_the_class_and_on_the_object() -> None:
     class Filtering(FedAvg):
         """Leaves replies out."""
 
@@ -159,10 +161,13 @@ def test_code_of_users_in_the_way_of_the_replies_ends_the_averaging() -> None:
             """Return none."""
             return [], []
 
-    replaced = FedAvg()
-    replaced.aggregate_train = lambda server_round, replies: (None, None)  # type: ignore[method-assign]
-    assert averages_replies(FedAvg())
-    assert averages_replies(Mine())
-    assert not averages_replies(flower.FedMedian())
-    assert not averages_replies(Filtering())
-    assert not averages_replies(replaced)
+    def replaced(server_round: int, replies: Any) -> Any:
+        """Aggregate nothing."""
+
+    strategy = FedAvg()
+    strategy.aggregate_train = replaced  # type: ignore[method-assign]
+    assert code_of(strategy, "aggregate_train") is replaced
+    assert code_of(FedAvg(), "aggregate_train") is FedAvg.aggregate_train
+    assert leaves_replies_out(Filtering())
+    assert not leaves_replies_out(Mine())
+    assert not leaves_replies_out(flower.FedMedian())

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import FedAvg, FedAvgM, Result, Strategy
 
 import fedcomp
 from fedcomp.errors import NoUpdateError
-from fedcomp.flower import Clipping, CompressedStrategy, CompressionMod, LocalGrid, ReplyDeclaration
+from fedcomp.flower import Clipping, CompressedStrategy, CompressionMod, LocalGrid, ReplyDeclaration, ReplyUse
 from tests.flower.toy import Aggregate, Arrays, Messages, arrays_of, training
 
 NODES = 3
@@ -100,16 +100,24 @@ def test_a_method_that_is_set_on_the_object_is_called_with_each_reply(kind: type
     check_alike(with_method(kind(fraction_evaluate=0.0)) for _ in range(2))
 
 
-def test_a_subclass_that_leaves_replies_out_aggregates_the_others() -> None:
-    class Choosy(FedAvg):
-        """Leaves out the model that has moved farthest."""
+class Choosy(FedAvg):
+    """Leaves out the model that has moved farthest."""
 
-        def _check_and_log_replies(self, *arguments: Any, **settings: Any) -> tuple[list[Message], list[Message]]:
-            valid, errors = super()._check_and_log_replies(*arguments, **settings)
-            valid.sort(key=lambda reply: float(cast(ArrayRecord, reply.content["arrays"])["w"].numpy()[0]))
-            return valid[:-1], errors
+    def _check_and_log_replies(self, *arguments: Any, **settings: Any) -> tuple[list[Message], list[Message]]:
+        valid, errors = super()._check_and_log_replies(*arguments, **settings)
+        valid.sort(key=lambda reply: float(cast(ArrayRecord, reply.content["arrays"])["w"].numpy()[0]))
+        return valid[:-1], errors
 
-    check_alike(Choosy(fraction_evaluate=0.0) for _ in range(2))
+
+class Declaring(Choosy, ReplyDeclaration):
+    """Says that it reads only the mean, which is not that of all replies."""
+
+    reply_use = ReplyUse.MEAN
+
+
+@pytest.mark.parametrize("kind", [Choosy, Declaring])
+def test_a_subclass_that_leaves_replies_out_aggregates_the_others(kind: type[FedAvg]) -> None:
+    check_alike(kind(fraction_evaluate=0.0) for _ in range(2))
 
 
 class OwnStart(FedAvg):
