@@ -2,11 +2,13 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp.strategy import FedAvg
+from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid, to_record
@@ -87,6 +89,21 @@ def test_where_names_match_in_several_ways_shapes_decide_or_it_is_refused() -> N
 
 
 BLOCKS = {f"h.{index}.weight": np.full((4, 4), index, np.float32) for index in range(12)}
+
+
+@pytest.mark.parametrize(
+    ("counter", "fits"),
+    [(np.array(2.5), True), (np.array(2), True), (np.array([2.5]), False), (np.array([2]), False)],
+    ids=["its mean", "itself", "a mean of another shape", "another shape"],
+)
+def test_a_list_may_hold_the_mean_of_an_integer_in_its_place(counter: NDArray[Any], fits: bool) -> None:
+    layout = layout_of({"w": np.zeros(2, np.float32), "steps": np.array(0)})
+    sent = {"0": Array(np.ones(2, np.float32)), "1": Array(counter)}
+    if fits:
+        assert match_names(sent, layout).record["steps"].numpy() == counter
+    else:
+        with pytest.raises(ValueError, match="tensors differ from the model's"):
+            match_names(sent, layout)
 
 
 def _trained(change: Callable[[Arrays], Arrays], model: Arrays, rounds: int = 3) -> Arrays:

@@ -151,9 +151,8 @@ def _aggregate_mean(
     layout = published.layout
     updates = [reply.update for reply in replies if reply.update is not None]
     change, exact = weighted_mean(list(zip(updates, weights, strict=True)), layout)
-    only_mean = (
-        code_of(averaging, "aggregate_train") is FedAvg.aggregate_train
-    )  # the mean is the result, so it needs no copy
+    # Then the mean is the result, so it needs no copy.
+    only_mean = code_of(averaging, "aggregate_train") is FedAvg.aggregate_train
     arrays = {} if only_mean else layout.unflatten_float64(change, exact, published.vector)
     metric_key, metrics = next(iter(replies[0].metrics.items()))
     merged = RecordDict(

@@ -4,6 +4,7 @@ from typing import cast
 
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod
 from flwr.clientapp.typing import Mod
@@ -40,6 +41,17 @@ def app(
         return Message(RecordDict({"metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
 
     return client_app
+
+
+def test_clients_of_the_old_api_are_named(flower_log: pytest.LogCaptureFixture) -> None:
+    old = ClientApp(client_fn=lambda _: NumPyClient().to_client(), mods=[CompressionMod()])
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    with pytest.raises(NoUpdateError, match="fitins"):
+        strategy.start(LocalGrid(old, 2), model(), num_rounds=1)
+    assert (
+        "it has clients of Flower's old API, such as NumPyClient; functions under @app.train() are" in flower_log.text
+    )
+    assert "add it" not in flower_log.text
 
 
 def warnings(flower_log: pytest.LogCaptureFixture) -> list[str]:

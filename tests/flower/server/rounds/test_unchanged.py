@@ -1,5 +1,6 @@
 """What a strategy may do to a tensor that no node of a round changed: move it on purpose, but not by rounding."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,11 +39,19 @@ def reply(exact: bytes, tensors: tuple[bool, ...] | None = ()) -> ValidatedReply
     return ValidatedReply(message, "arrays", Reply(frame, update, Ack(1, 0)))
 
 
+def declined() -> ValidatedReply:
+    """Return the reply of a node that has not trained."""
+    trained = reply(b"")
+    return replace(trained, reply=replace(trained.reply, update=None))
+
+
 def test_a_tensor_is_unchanged_if_all_replies_say_so() -> None:
     model = published(a=np.ones(2, np.float32), b=np.ones(2, np.float32))
     said = [reply(b"", (False, True)), reply(b"", (False, False))]
     assert unchanged_tensors(said, model).tolist() == [True, False]
     assert unchanged_tensors([*said, reply(b"", None)], model).tolist() == [False, False]
+    assert unchanged_tensors([*said, declined()], model).tolist() == [True, False]
+    assert unchanged_tensors([declined()], model).tolist() == [False, False]
 
 
 def test_a_weight_is_kept_against_rounding_and_not_against_a_step() -> None:
@@ -87,3 +96,10 @@ def test_an_exact_tensor_that_a_reply_changed_is_the_strategys() -> None:
     model, after = with_statistic(old), with_statistic(np.array(new)).exact
     replies = [reply(model.exact), reply(after)]
     assert keep_unchanged(np.zeros(1, np.float32), after, np.array([True]), replies, model) == after
+
+
+def test_a_reply_without_a_model_says_nothing_of_an_exact_tensor() -> None:
+    old, new = np.array(1 / 3), np.nextafter(1 / 3, 1)
+    model, after = with_statistic(old), with_statistic(np.array(new)).exact
+    for replies, expected in (([declined()], after), ([declined(), reply(model.exact)], model.exact)):
+        assert keep_unchanged(np.zeros(1, np.float32), after, np.array([True]), replies, model) == expected
