@@ -106,7 +106,10 @@ def test_a_table_of_gossip_has_the_numbers_of_its_results(folder: str, seeds: in
 
 
 def test_the_table_of_the_automatic_choice_is_what_its_command_prints() -> None:
-    printed = by_length(compare(read_csv(RESULTS / "auto" / "results.csv")))
+    lines = compare(read_csv(RESULTS / "auto" / "results.csv"))
+    printed, counts = by_length(lines), re.findall(r"in (\d+ of \d+) lines, and in (\d+) of these", lines.caption)
+    text = (RESULTS / "automatic-choice.md").read_text(encoding="utf-8")
+    assert re.findall(r"in (\d+ of \d+) lines\*\*, and in (\d+) of these", text) == counts
     assert table_rows("automatic-choice.md", "(?:digits|fashion)") == [
         [*row] for table in printed for row in table.rows
     ]

@@ -27,9 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(TERMINATED))
     path: Path = parser.parse_args(arguments).settings
-    sys.path.insert(
-        0, str(path.parent.absolute())
-    )  # where the module of the task may be: a command's own path lacks it
+    sys.path.append(str(path.parent.absolute()))  # for the module of the task
     try:
         run(read_settings(path), _print)
     except (ValueError, OSError, CorruptError, RefusedError) as error:

@@ -26,6 +26,7 @@ from fedcomp.wire import (
     Ack,
     Frame,
     Kind,
+    Layout,
     ServerMessage,
     ack_of,
     change_of,
@@ -165,15 +166,14 @@ class Subscriber:
         layout = replica.layout
         change, exact = change_of(layout, trained, replica.vector)
         check_ties(layout.tensors, trained)
-        for tensor in layout.exact_tensors:
-            if dtype_of(array := trained[tensor.name]) != tensor.dtype:
-                tensor.check_whole(to_numpy(array))
         if not self.acked_number and is_difference(change, replica.vector):
             # Training may also shrink a model or replace it, so this is no error.
             logging.getLogger("fedcomp").warning(
                 "the reply looks like a difference: it is far nearer to zero than to the model that was sent; if it is one, "
                 "reply with the trained model itself"
             )
+        if not self.acked_number:
+            _warn_of_rounding(layout, trained)
         return Learned(change, exact)
 
     def update(
@@ -271,3 +271,16 @@ def known_compressor(uplink: str) -> Compressor:
 def resync(number: int) -> bytes:
     """Return the frame that asks for a key frame, in answer to message `number`."""
     return Frame(Kind.RESYNC, NO_BODY, 0, 0, 0, 0, 0, number).to_bytes()
+
+
+def _warn_of_rounding(layout: Layout, trained: Mapping[str, Any]) -> None:
+    """Log the tensors of integers or bools whose trained numbers are rounded: they may never change."""
+    for tensor in layout.exact_tensors:
+        array = trained[tensor.name]
+        if dtype_of(array) != tensor.dtype and (number := tensor.first_rounded(to_numpy(array))) is not None:
+            logging.getLogger("fedcomp").warning(
+                "tensor %r is %s, by the first model, so %g is rounded; if it is trained, start with a floating one",
+                tensor.name,
+                tensor.dtype,
+                number,
+            )

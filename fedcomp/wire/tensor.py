@@ -115,16 +115,13 @@ class Tensor:
             raise self.not_finite()
         return array
 
-    def check_whole(self, values: NDArray[Any]) -> None:
-        """Raise `ValueError` if this is a tensor of integers or bools, and `values` are others, which `round` would change."""
-        kind = self.array_dtype.kind
-        if kind in "iub" and values.dtype.kind == "f":
-            fits = np.rint(values) == values if kind in "iu" else (values == 0) | (values == 1)
-            if not fits.all():
-                raise ValueError(
-                    f"tensor {self.name!r} is {self.dtype}, by the first model, and cannot hold {values[~fits].flat[0]:g}; "
-                    "if it is trained, start with a floating one"
-                )
+    def first_rounded(self, array: NDArray[Any]) -> float | None:
+        """Return the first number of `array` that `round` changes, for a tensor of integers or bools; None if all stay."""
+        values = self.values_of(array)
+        if self.array_dtype.kind not in "iub" or values.dtype.kind != "f":
+            return None
+        changed = values[self.round(values) != values]
+        return float(changed.flat[0]) if changed.size else None
 
     def round(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return `values` in the dtype of the tensor: integers to the nearest within its range, bools from 0.5 up.

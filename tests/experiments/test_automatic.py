@@ -38,6 +38,17 @@ def test_the_best_fixed_method_is_the_cheapest_within_half_a_point_of_dense() ->
     assert line == ("x", "x", "logistic", "25 %", "10", "1", "90.0 %", "-0.1", "12.5", "fine", "10.0", "0.80")
 
 
+@pytest.mark.parametrize(
+    ("accuracy", "sent", "counts"), [(0.899, 80, "1 .* 1"), (0.899, 126, "1 .* 0"), (0.894, 80, "0 .* 0")]
+)
+def test_the_lines_that_hold_the_accuracy_and_those_that_are_cheap_too_are_counted(
+    accuracy: float, sent: int, counts: str
+) -> None:
+    caption = compare(results(*RUNS[:3], ("auto, 10 rounds", 0, 10, accuracy, sent))).caption
+    held, cheap = counts.split(" .* ")
+    assert f"below dense in {held} of 1 lines, and in {cheap} of these" in caption
+
+
 def test_the_accuracy_is_the_mean_over_the_last_fifth_of_the_rounds() -> None:
     early = [("dense", 0, 8, 0.1, 800), ("fine", 0, 8, 0.1, 80), ("auto, 10 rounds", 0, 8, 0.1, 64)]
     assert compare(results(*RUNS, *early)).rows == compare(results(*RUNS)).rows, "eight tenths are not the last fifth"

@@ -34,7 +34,7 @@ class Asked:
 
 
 def identity_of(context: Context) -> int:
-    """Return the number that seeds what a node draws: its ``partition-id``, that of a text in its place, or else its id."""
+    """Return the number that seeds what a node draws: its ``partition-id``, of a text the CRC-32, or else its id."""
     named = context.node_config.get("partition-id", context.node_id)
     try:
         return int(named)

@@ -32,7 +32,7 @@ def is_of_old_api(strategy: object) -> bool:
 
 def is_library_code(code: object) -> bool:
     """Return whether the class or function `code` is of Flower or fedcomp, and not a user's."""
-    return getattr(code, "__module__", "").startswith(("flwr.", "fedcomp."))
+    return (getattr(code, "__module__", "") or "").startswith(("flwr.", "fedcomp."))
 
 
 def attributes(strategy: Strategy) -> dict[str, Any]:
@@ -98,10 +98,10 @@ def with_steps_of(outer: Strategy, inner: Strategy) -> Strategy:
     `inner`, which is itself unchanged.  Raises `ValueError` if one of these methods was set on the object `inner`.
     """
     kind = type(inner)
-    if fixed := sorted({"start", *STEPS} & attributes(inner).keys()):
+    if fixed := sorted(({"start", *STEPS} - {"summary"}) & attributes(inner).keys()):
         raise ValueError(
-            f"{', '.join(fixed)} of the {kind.__name__} is set on the object; where a strategy has a start of its own, nothing "
-            "can take its place there: override it in a class"
+            f"{', '.join(fixed)} of the {kind.__name__} is set on the object, where compression cannot take its place beside a "
+            "start of its own; override it in a class"
         )
     steps = {name: staticmethod(getattr(outer, name)) for name in STEPS}
     double: Any = object.__new__(type(kind.__name__, (kind,), steps))

@@ -84,16 +84,17 @@ class FramesOnlyGrid(GridWrapper):
             node, kind = message.metadata.dst_node_id, message.metadata.message_type.split(".")[0]
             if kind not in (MessageType.TRAIN, MessageType.EVALUATE):
                 continue
-            if node in nodes:
+            contents = Contents.of(message.content)
+            if contents.frames and node in nodes:
                 raise ValueError(
                     f"{self._sender} sends node {node} two messages at a time; it answers the newest one alone, so send "
                     "the second after the reply to the first"
                 )
-            nodes.add(node)
-            contents = Contents.of(message.content)
+            if contents.frames:
+                nodes.add(node)
             if not contents.frames and any(contents.dense.values()):
                 raise ValueError(
-                    f"{self._sender} sends a model that is not compressed to node {node}; only the messages that its "
-                    "configure_train and configure_evaluate return are, and not those that a step or another strategy sends"
+                    f"{self._sender} sends a model that is not compressed to node {node}; it may send only what its own "
+                    "configure_train and configure_evaluate return, and a step may send nothing itself"
                 )
         return messages

@@ -356,7 +356,8 @@ class CompressedStrategy(Strategy):
         change = (change[0], keep_unchanged(*change, unchanged, replies, published))
         if not published.version:
             log_unchanged(unchanged, published.layout)
-            log_assumed_start(self.inner)
+            if self._links.downlink.memory.vectors:
+                log_assumed_start(self.inner)
         start_s = time.thread_time()
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.thread_time() - start_s)
@@ -366,7 +367,8 @@ class CompressedStrategy(Strategy):
             returned = self.mode.returned(reply.reply.staleness) if self.mode is not None else 0.0
             self.publisher.acknowledge(reply.node, reply.reply, summed=summed, returned=returned)
         changed = sum(size for _, size in selected_entries(published.layout, ~unchanged))
-        self._links.end_round(replies, change[0], self.publisher, changed)
+        trained = [reply for reply in replies if reply.update is not None]
+        self._links.end_round(trained, change[0], self.publisher, changed)
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
         """Return the inner strategy's metrics."""

@@ -11,7 +11,6 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, FedAvgM, Result, Strategy
 
 import fedcomp
-from fedcomp.errors import NoUpdateError
 from fedcomp.flower import Clipping, CompressedStrategy, CompressionMod, LocalGrid, ReplyDeclaration, ReplyUse
 from tests.flower.toy import Aggregate, Arrays, Messages, arrays_of, training
 
@@ -248,7 +247,7 @@ def test_updates_that_a_strategy_keeps_for_later_count_once_or_the_log_says_that
     strategy = CompressedStrategy(Collecting(holds=holds), uplink=fedcomp.topk(density=0.5), downlink=fedcomp.dense())
     change = training(lambda arrays, _, __: {"w": arrays["w"] + np.array([1, 2, 3, 4], np.float32)})
     found = run(strategy, change, rounds=20)["w"]
-    sentence = "returned no model, so its 3 updates go back to their nodes, and come again"
+    sentence = "returned no model, so the 3 updates of the round go back to their nodes, and are sent again"
     assert (sentence in flower_log.text) is not holds
     # Two rounds are one step, of the mean of all updates; what is kept in the residual is the step of a few rounds.
     assert (np.abs(found - 10 * np.array([1, 2, 3, 4])) < 6).all() == holds
@@ -266,14 +265,20 @@ class Declared(Collecting, ReplyDeclaration):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "said"),
-    [(Scaffold(fraction_evaluate=0.0), True), (FedAvg(fraction_evaluate=0.0), False), (Declared(holds=True), False)],
+    ("strategy", "downlink", "said"),
+    [
+        (Scaffold(fraction_evaluate=0.0), "topk()", True),
+        (Scaffold(fraction_evaluate=0.0), "dense()", False),
+        (FedAvg(fraction_evaluate=0.0), "topk()", False),
+        (Declared(holds=True), "topk()", False),
+    ],
 )
-def test_what_is_assumed_of_an_own_strategy_is_in_the_log(
-    strategy: FedAvg, said: bool, flower_log: pytest.LogCaptureFixture
+def test_what_is_assumed_of_an_own_strategy_is_in_the_log_where_a_residual_makes_it_matter(
+    strategy: FedAvg, downlink: str, said: bool, flower_log: pytest.LogCaptureFixture
 ) -> None:
-    run(dense(strategy), training(adding), rounds=2)
-    line = f"{type(strategy).__name__}.aggregate_train is taken to start from the model of configure_train"
+    wrapped = CompressedStrategy(strategy, uplink=fedcomp.dense(), downlink=fedcomp.parse(downlink))
+    run(wrapped, training(adding), rounds=2)
+    line = f"{type(strategy).__name__}.aggregate_train is assumed to make a step from the model of configure_train"
     assert (line in flower_log.text) is said
 
 
@@ -330,6 +335,33 @@ def test_a_node_that_declines_leaves_the_bound_of_the_norm_in_force() -> None:
     np.testing.assert_allclose(run(strategy, declining(), rounds=2)["w"], [3.0] * 4, rtol=1e-6)
 
 
+class Delegating(FromScratch):
+    """Leaves the aggregation to a FedAvg, which cannot use a reply without a model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = FedAvg()
+
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+        return self.inner.aggregate_train(server_round, replies)
+
+
+def test_where_an_own_strategy_fails_on_replies_without_a_model_they_are_left_out_from_then_on() -> None:
+    app = ClientApp(mods=[CompressionMod()])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        w = cast(ArrayRecord, message.content["arrays"])["w"].numpy()
+        parts: dict[str, Any] = {"metrics": MetricRecord({"num-examples": 1})}
+        if context.node_id == 1:  # most of them decline
+            parts["arrays"] = record_of(w=w + np.float32(3))
+        return Message(RecordDict(parts), reply_to=message)
+
+    strategy = dense(Delegating())
+    assert run(strategy, app, rounds=3)["w"].tolist() == [6.0] * 4
+    assert strategy.failed_rounds == (1,)
+
+
 class Together(OwnStart):
     """Sends a node its training and its evaluation message together."""
 
@@ -342,6 +374,35 @@ class Together(OwnStart):
         ]
         grid.send_and_receive(messages)
         return Result()
+
+
+class Asking(OwnStart):
+    """Sends a node its training message together with one without a model, which the mod passes on."""
+
+    def start(  # type: ignore[override]  # of the arguments, it needs these
+        self, grid: Grid, initial_arrays: ArrayRecord, **_: Any
+    ) -> Result:
+        messages = list(self.configure_train(1, initial_arrays, ConfigRecord(), grid))
+        about = RecordDict({"config": ConfigRecord({"server-round": 1})})
+        asks = [Message(about, dst_node_id=each.metadata.dst_node_id, message_type="train.ask") for each in messages]
+        replies = list(grid.send_and_receive([*asks, *messages]))
+        self.answers = sum("answer" in reply.content for reply in replies if reply.has_content())
+        arrays = self.aggregate_train(1, [each for each in replies if each.metadata.message_type == "train"])[0]
+        result = Result()
+        result.arrays = cast(ArrayRecord, arrays)
+        return result
+
+
+def test_a_message_without_a_model_may_go_with_one_that_has_it() -> None:
+    app = training(adding)
+
+    @app.train("ask")
+    def ask(message: Message, _: Context) -> Message:
+        return Message(RecordDict({"answer": ConfigRecord({"cores": 4})}), reply_to=message)
+
+    strategy = Asking(fraction_evaluate=0.0)
+    assert run(dense(strategy), app)["w"].tolist() == [2.0] * 4
+    assert strategy.answers == NODES
 
 
 class Twice(FedAvg):
@@ -358,18 +419,26 @@ def test_two_messages_at_a_time_to_a_node_are_refused(kind: type[FedAvg]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("first", "step", "shown"),
-    [(np.array([0, 7]), 0.25, "0.25"), (np.array([True, False]), 0.5, "0.5"), (np.array([True, False]), 2.0, "2")],
+    ("first", "values", "shown"),
+    [
+        (np.array([0, 7]), [0.25, 7], "0.25"),
+        (np.array([True, False]), [0.5, 0], "0.5"),
+        (np.array([True, False]), [1, 2], "2"),
+        (np.array([1, 2], np.int8), [1, 300], "300"),
+        (np.array([0, 7]), [3, 7], None),
+        (np.array([True, False]), [0, 1], None),
+    ],
 )
-def test_numbers_that_an_integer_tensor_cannot_hold_are_refused(first: Any, step: float, shown: str) -> None:
-    def change(arrays: Arrays, _: Context, __: int) -> dict[str, Any]:
-        return {"w": arrays["w"], "b": np.where(first.astype(bool), arrays["b"].astype(float), step)}
-
-    strategy, grid = dense(FedAvg(fraction_evaluate=0.0)), LocalGrid(training(change), NODES)
-    with pytest.raises(
-        NoUpdateError, match=f"tensor 'b' is {first.dtype}, by the first model, and cannot hold {shown};"
-    ):
-        strategy.start(grid, record_of(w=np.zeros(2, np.float32), b=first), num_rounds=1)
+def test_a_node_warns_of_numbers_that_an_integer_tensor_cannot_hold(
+    first: Any, values: list[float], shown: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = training(lambda arrays, _, __: {"w": arrays["w"] + 1, "b": np.array(values, float)})
+    start = record_of(w=np.zeros(2, np.float32), b=first)
+    found = arrays_of(dense(FedAvg(fraction_evaluate=0.0)).start(LocalGrid(app, 2), start, num_rounds=2).arrays)
+    assert found["w"].tolist() == [2, 2], "the update counts"
+    sentence = f"tensor 'b' is {first.dtype}, by the first model, so {shown} is rounded; if it is trained, start with a"
+    assert caplog.text.count(sentence) == (2 if shown else 0), "each node, once"
+    assert ("is rounded" in caplog.text) is bool(shown)
 
 
 def test_integers_may_come_back_as_floats_and_their_mean_is_rounded() -> None:

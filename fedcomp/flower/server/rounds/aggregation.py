@@ -82,8 +82,8 @@ def log_assumed_start(inner: Strategy) -> None:
     strategy = aggregating(inner)
     if not (isinstance(strategy, ReplyDeclaration) or is_library_code(code_of(strategy, "aggregate_train"))):
         text = (
-            "fedcomp: %s.aggregate_train is taken to start from the model of configure_train; if it continues a model of its "
-            "own, such as an average over rounds, it must declare that: class %s(..., ReplyDeclaration): "
+            "fedcomp: %s.aggregate_train is assumed to make a step from the model of configure_train; if it continues a model "
+            "of its own, such as an average over rounds, declare it: class %s(..., ReplyDeclaration): "
             "starts_from_published = False"
         )
         log(INFO, text, *[type(strategy).__name__] * 2)
@@ -91,13 +91,13 @@ def log_assumed_start(inner: Strategy) -> None:
 
 def log_returned(inner: Strategy, server_round: int, replies: Sequence[ValidatedReply]) -> None:
     """Log that the updates in `replies` return to their nodes, because the code of a user in `inner` made no model of them."""
-    count = sum(reply.update is not None for reply in replies)
-    if count and reply_use_of(inner) is ReplyUse.EACH_REPLY:
+    count, strategy = sum(reply.update is not None for reply in replies), aggregating(inner)
+    if count and not is_library_code(code_of(strategy, "aggregate_train")):
         text = (
-            "fedcomp: round %d: %s.aggregate_train returned no model, so its %d updates go back to their nodes, and come again;"
-            " a strategy that keeps them for a later round must return the model of configure_train"
+            "fedcomp: round %d: %s.aggregate_train returned no model, so the %d updates of the round go back to their nodes, "
+            "and are sent again; a strategy that keeps them for a later round must return the model of configure_train"
         )
-        log(WARNING, text, server_round, type(aggregating(inner)).__name__, count)
+        log(WARNING, text, server_round, type(strategy).__name__, count)
 
 
 @contextmanager

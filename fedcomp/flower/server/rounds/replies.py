@@ -108,7 +108,7 @@ class ReplyValidator:
         """
         if trained := [reply for reply in replies if reply.update is not None]:
             named = iter(with_one_key(trained))
-            used = trained if self.needs.averages else replies
+            used = trained if self.needs.averages or self.same_records else replies
             replies = [next(named) if reply.update is not None else reply for reply in used]
         if self.needs.averages:
             replies = with_common_metrics(replies, self.needs.weight_key)

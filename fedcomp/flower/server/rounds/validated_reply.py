@@ -62,11 +62,14 @@ class ValidatedReply:
         found: dict[str, Record] = {**self.configs, **self.metrics, **self.arrays}
         if model is not None:
             found[self.key] = model
-        # A key that the message lacks is that of the model, or of the only MetricRecord, in a reply with another one.
-        unnamed = {type(found[key]): key for key in found if key not in self.message.content}
-        order = [
-            key if key in found else unnamed.get(type(record), key) for key, record in self.message.content.items()
-        ]
+        order: list[str] = []
+        for key, record in self.message.content.items():
+            if key in found:
+                order.append(key)
+            elif isinstance(record, ArrayRecord):  # the frame
+                order.append(self.key)
+            else:  # the only MetricRecord, which has the key of the others' by now
+                order += self.metrics
         return RecordDict({key: found[key] for key in dict.fromkeys([*order, *found]) if key in found})
 
     def to_message(self, model: ArrayRecord | None = None) -> Message:
