@@ -1,6 +1,6 @@
 """Train on 20 simulated nodes, as plain Flower and with compressors, and compare bytes and accuracy.
 
-    fedcomp demo                                    # plain Flower and three compressors; 20 seconds
+    fedcomp demo                                    # plain Flower and three compressors; half a minute
     fedcomp demo "stc(density=0.01)" --rounds 100
 
 It needs numpy and Flower alone: its data is made by code.

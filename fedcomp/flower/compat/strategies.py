@@ -95,7 +95,9 @@ def with_steps_of(outer: Strategy, inner: Strategy) -> Strategy:
     """Return an object of the class of `inner`, which shares all its attributes, with the `STEPS` of `outer`.
 
     So the `start` of `inner` runs as it is, on the attributes of `inner`, and calls the steps of `outer`; these call those of
-    `inner`, which is itself unchanged.  Raises `ValueError` if one of these methods was set on the object `inner`.
+    `inner`, which is itself unchanged.
+
+    Raises `ValueError` if one of these methods was set on the object `inner`, but for `summary`, which sends nothing.
     """
     kind = type(inner)
     if fixed := sorted(({"start", *STEPS} - {"summary"}) & attributes(inner).keys()):

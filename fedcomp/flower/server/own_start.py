@@ -85,14 +85,14 @@ class FramesOnlyGrid(GridWrapper):
             if kind not in (MessageType.TRAIN, MessageType.EVALUATE):
                 continue
             contents = Contents.of(message.content)
-            if contents.frames and node in nodes:
-                raise ValueError(
-                    f"{self._sender} sends node {node} two messages at a time; it answers the newest one alone, so send "
-                    "the second after the reply to the first"
-                )
             if contents.frames:
+                if node in nodes:
+                    raise ValueError(
+                        f"{self._sender} sends node {node} two messages at a time; it answers the newest one alone, so send "
+                        "the second after the reply to the first"
+                    )
                 nodes.add(node)
-            if not contents.frames and any(contents.dense.values()):
+            elif any(contents.dense.values()):
                 raise ValueError(
                     f"{self._sender} sends a model that is not compressed to node {node}; it may send only what its own "
                     "configure_train and configure_evaluate return, and a step may send nothing itself"

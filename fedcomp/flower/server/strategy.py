@@ -367,8 +367,7 @@ class CompressedStrategy(Strategy):
             returned = self.mode.returned(reply.reply.staleness) if self.mode is not None else 0.0
             self.publisher.acknowledge(reply.node, reply.reply, summed=summed, returned=returned)
         changed = sum(size for _, size in selected_entries(published.layout, ~unchanged))
-        trained = [reply for reply in replies if reply.update is not None]
-        self._links.end_round(trained, change[0], self.publisher, changed)
+        self._links.end_round(replies, change[0], self.publisher, changed)
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
         """Return the inner strategy's metrics."""

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import textwrap
+from types import FunctionType
 from typing import Any, cast
 
 import flwr.server.strategy as old_api
@@ -143,6 +144,9 @@ def test_code_of_libraries_is_known_by_its_module() -> None:
     assert is_library_code(FedAvg)
     assert not is_library_code(Mine)
     assert not is_library_code(Mine.start)
+    made = FunctionType(compile("0", "", "eval"), {})
+    assert made.__module__ is None
+    assert not is_library_code(made)
 
 
 def test_subclasses_that_only_average_share_the_methods_that_do() -> None:

@@ -8,7 +8,13 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, FedAvgM, Result, Strategy
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    FedAvgM,
+    Result,
+    Strategy,
+)
 
 import fedcomp
 from fedcomp.flower import Clipping, CompressedStrategy, CompressionMod, LocalGrid, ReplyDeclaration, ReplyUse
@@ -55,27 +61,18 @@ class Scaffold(FedAvg):
 @pytest.mark.parametrize("names", [("arrays", "metrics"), ("trained", "mine")])
 def test_the_records_of_a_reply_have_the_order_in_which_the_node_sent_them(names: tuple[str, str]) -> None:
     """If one node names the model and its metrics otherwise, they have the names of the others, and their places."""
+    app = ClientApp(mods=[CompressionMod()])
 
-    def app_of(mods: list[Any]) -> ClientApp:
-        app = ClientApp(mods=mods)
-
-        @app.train()
-        def train(message: Message, context: Context) -> Message:
-            w = cast(ArrayRecord, message.content["arrays"])["w"].numpy()
-            model, metrics = names if context.node_id == 1 else ("arrays", "metrics")
-            parts: dict[str, Any] = {
-                "about": ConfigRecord({"os": "x"}),
-                model: record_of(w=w + 1),
-                "control": record_of(c=0 * w - 7),
-            }
-            content = RecordDict(parts)
-            content[metrics] = MetricRecord({"num-examples": 1})
-            return Message(content, reply_to=message)
-
-        return app
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        w = cast(ArrayRecord, message.content["arrays"])["w"].numpy()
+        model, metrics = names if context.node_id == 1 else ("arrays", "metrics")
+        parts: dict[str, Any] = {"about": ConfigRecord({"os": "x"}), model: record_of(w=w + 1)}
+        parts |= {"control": record_of(c=0 * w - 7), metrics: MetricRecord({"num-examples": 1})}
+        return Message(RecordDict(parts), reply_to=message)
 
     strategy = Scaffold(fraction_evaluate=0.0)
-    assert run(dense(strategy), app_of([CompressionMod()]))["w"].tolist() == [3.0] * 4
+    assert run(dense(strategy), app)["w"].tolist() == [3.0] * 4
     assert strategy.orders == [["about", "arrays", "control", "metrics"]] * NODES
 
 
@@ -94,9 +91,32 @@ def with_method(strategy: FedAvg) -> FedAvg:
     return strategy
 
 
-@pytest.mark.parametrize("kind", [FedAvg, FedAvgM])
+class OfTheMean(FedAvg, ReplyDeclaration):
+    """Says of its class, not of its objects, that it reads only the mean."""
+
+    reply_use = ReplyUse.MEAN
+
+
+@pytest.mark.parametrize("kind", [FedAvg, FedAvgM, OfTheMean])
 def test_a_method_that_is_set_on_the_object_is_called_with_each_reply(kind: type[FedAvg]) -> None:
     check_alike(with_method(kind(fraction_evaluate=0.0)) for _ in range(2))
+
+
+def test_a_method_that_is_set_on_the_object_needs_what_it_reads_and_no_metrics() -> None:
+    def aggregate_train(_: int, replies: Messages) -> Aggregate:
+        models = [cast(ArrayRecord, reply.content["arrays"])["w"].numpy() for reply in replies]
+        return record_of(w=np.mean(models, axis=0)), None
+
+    app = ClientApp(mods=[CompressionMod()])
+
+    @app.train()
+    def train(message: Message, _: Context) -> Message:
+        w = cast(ArrayRecord, message.content["arrays"])["w"].numpy()
+        return Message(RecordDict({"arrays": record_of(w=w + np.float32(1))}), reply_to=message)
+
+    strategy = FedAvg(fraction_evaluate=0.0)
+    strategy.aggregate_train = aggregate_train  # type: ignore[method-assign]
+    assert run(dense(strategy), app)["w"].tolist() == [3.0] * 4
 
 
 class Choosy(FedAvg):
@@ -137,7 +157,6 @@ class OwnStart(FedAvg):
 
 def start_set_on_the_object() -> FedAvg:
     strategy = FedAvg(fraction_evaluate=0.0)
-    strategy.start = strategy.start  # type: ignore[method-assign]
     strategy.start = lambda *given, **settings: Strategy.start(strategy, *given, **settings)  # type: ignore[method-assign]
     return strategy
 
@@ -157,6 +176,20 @@ def test_where_a_start_of_ones_own_would_go_around_compression_the_run_is_refuse
 ) -> None:
     with pytest.raises(ValueError, match=f"{method} of the .* is set on the object.* override it in a class"):
         run(dense(strategy), training(adding))
+
+
+class OneRound(FedAvg):
+    """Has a `start` of its own that runs one round."""
+
+    def start(self, grid: Grid, initial_arrays: ArrayRecord, *given: Any, **settings: Any) -> Result:
+        return super().start(grid, initial_arrays, *given, **settings | {"num_rounds": 1})
+
+
+def test_a_summary_may_be_set_on_the_object_beside_a_start_of_ones_own() -> None:
+    strategy, calls = OneRound(fraction_evaluate=0.0), list[str]()
+    strategy.summary = lambda: calls.append("summary")  # type: ignore[method-assign]
+    assert run(dense(strategy), training(adding))["w"].tolist() == [2.0] * 4
+    assert calls == ["summary"]
 
 
 class Writing(FedAvg):
@@ -258,6 +291,23 @@ def test_a_strategy_that_keeps_replies_for_later_is_not_warned_where_no_update_r
 ) -> None:
     assert run(dense(Collecting(holds=False)), training(adding), rounds=4)["w"].tolist() == [4.0] * 4
     assert "go back" not in flower_log.text
+
+
+def test_a_strategy_of_flower_that_makes_no_model_is_not_told_to_return_one(
+    flower_log: pytest.LogCaptureFixture,
+) -> None:
+    """Flower's differential privacy makes none in a round in which a node has failed."""
+
+    def change(arrays: Arrays, context: Context, server_round: int) -> dict[str, Any]:
+        if (context.node_id, server_round) == (2, 1):
+            raise OSError("the disk is full")
+        return {"w": arrays["w"] + 1}
+
+    private = DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 0.0, 10.0, NODES)
+    strategy = CompressedStrategy(private, uplink=fedcomp.topk(density=0.5), downlink=fedcomp.dense())
+    run(strategy, training(change))
+    assert strategy.version == 2, "the first round has no model"
+    assert "returned no model" not in flower_log.text
 
 
 class Declared(Collecting, ReplyDeclaration):

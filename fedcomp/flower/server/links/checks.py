@@ -3,7 +3,7 @@
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
-from fedcomp.flower.compat import SQUARING, code_of, is_of_old_api, nested_strategies
+from fedcomp.flower.compat import SQUARING, is_of_old_api, nested_strategies
 from fedcomp.flower.server.dp_strategies import check_bound
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
@@ -42,9 +42,7 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipp
 def check_dtypes(inner: Strategy, layout: Layout) -> None:
     """Raise `ValueError` for a strategy of Flower that does not train the complex tensors of the model."""
     found = next((tensor for tensor in layout.tensors if tensor.dtype in COMPLEX), None)
-    squaring = next(
-        (each for _, each in nested_strategies(inner) if code_of(each, "aggregate_train") in SQUARING), None
-    )
+    squaring = next((each for _, each in nested_strategies(inner) if type(each).aggregate_train in SQUARING), None)
     if found is not None and squaring is not None:
         raise ValueError(
             f"tensor {found.name!r} is {found.dtype}, and {type(squaring).__name__} squares complex numbers instead of their "

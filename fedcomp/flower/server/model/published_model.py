@@ -32,7 +32,8 @@ class PublishedModel:
     local: Arrays
     inner: ArrayRecord = field(init=False)
     public: ArrayRecord = field(init=False)
-    _made: tuple[dict[str, Array], dict[str, Array]] = field(init=False, repr=False)
+    _inner_arrays: dict[str, Array] = field(init=False, repr=False)
+    _public_arrays: dict[str, Array] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Make the records, and give training a random id if it has none; no result depends on it."""
@@ -76,7 +77,7 @@ class PublishedModel:
 
     def check(self, arrays: ArrayRecord) -> None:
         """Raise `ValueError` if `arrays` are not the published model: nodes would train from a model they were never sent."""
-        if arrays is self.public and self._is_as_made(arrays):
+        if arrays is self.public and _holds(arrays, self._public_arrays):
             return
         replica = self.publisher.replica
         change, exact = replica.layout.flatten(records.to_arrays(arrays), replica.vector)
@@ -117,17 +118,12 @@ class PublishedModel:
     def _key_in(self, arrays: Mapping[str, ArrayRecord]) -> str | None:
         """Return the key of the published model: that of the record itself, or else of one with equal content."""
         for key, record in arrays.items():
-            if record is self.inner and self._is_as_made(record):
+            if record is self.inner and _holds(record, self._inner_arrays):
                 return key
         for key, record in arrays.items():
-            if records.are_equal(record, self._made[0]):
+            if records.are_equal(record, self._inner_arrays):
                 return key
         return None
-
-    def _is_as_made(self, record: ArrayRecord) -> bool:
-        """Return whether `record`, `inner` or `public`, holds the Arrays with which it was made: nobody has put in another."""
-        made = self._made[record is self.public]
-        return record.keys() == made.keys() and all(record[name] is array for name, array in made.items())
 
     def _renew(self) -> None:
         """Make the records of the newest version, in the memory of its vector; nothing changes that any more."""
@@ -137,7 +133,12 @@ class PublishedModel:
         if self.local or any(array.dtype == BFLOAT16 for array in arrays.values()):
             whole = arrays | self.local
             self.public = view_record({tensor.name: whole[tensor.name] for tensor in replica.layout.tensors})
-        self._made = dict(self.inner), dict(self.public)
+        self._inner_arrays, self._public_arrays = dict(self.inner), dict(self.public)
+
+
+def _holds(record: ArrayRecord, arrays: Mapping[str, Array]) -> bool:
+    """Return whether `record` holds these Arrays themselves, and no other."""
+    return record.keys() == arrays.keys() and all(record[name] is array for name, array in arrays.items())
 
 
 def _log_probable_ties(groups: list[tuple[str, ...]]) -> None:

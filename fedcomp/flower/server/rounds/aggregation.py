@@ -79,25 +79,29 @@ def aggregate(
 
 def log_assumed_start(inner: Strategy) -> None:
     """Log what is assumed of a user's code in `inner` that declares nothing: it makes a step from the published model."""
-    strategy = aggregating(inner)
-    if not (isinstance(strategy, ReplyDeclaration) or is_library_code(code_of(strategy, "aggregate_train"))):
+    if _is_of_user(inner) and not isinstance(aggregating(inner), ReplyDeclaration):
         text = (
             "fedcomp: %s.aggregate_train is assumed to make a step from the model of configure_train; if it continues a model "
             "of its own, such as an average over rounds, declare it: class %s(..., ReplyDeclaration): "
             "starts_from_published = False"
         )
-        log(INFO, text, *[type(strategy).__name__] * 2)
+        log(INFO, text, *[type(aggregating(inner)).__name__] * 2)
 
 
 def log_returned(inner: Strategy, server_round: int, replies: Sequence[ValidatedReply]) -> None:
     """Log that the updates in `replies` return to their nodes, because the code of a user in `inner` made no model of them."""
-    count, strategy = sum(reply.update is not None for reply in replies), aggregating(inner)
-    if count and not is_library_code(code_of(strategy, "aggregate_train")):
+    count = sum(reply.update is not None for reply in replies)
+    if count and _is_of_user(inner):
         text = (
             "fedcomp: round %d: %s.aggregate_train returned no model, so the %d updates of the round go back to their nodes, "
             "and are sent again; a strategy that keeps them for a later round must return the model of configure_train"
         )
-        log(WARNING, text, server_round, type(strategy).__name__, count)
+        log(WARNING, text, server_round, type(aggregating(inner)).__name__, count)
+
+
+def _is_of_user(inner: Strategy) -> bool:
+    """Return whether the code of a user, and not that of Flower or fedcomp, aggregates."""
+    return not is_library_code(code_of(aggregating(inner), "aggregate_train"))
 
 
 @contextmanager
