@@ -68,12 +68,12 @@ def test_the_records_of_a_reply_have_the_order_in_which_the_node_sent_them(names
         w = cast(ArrayRecord, message.content["arrays"])["w"].numpy()
         model, metrics = names if context.node_id == 1 else ("arrays", "metrics")
         parts: dict[str, Any] = {"about": ConfigRecord({"os": "x"}), model: record_of(w=w + 1)}
-        parts |= {"control": record_of(c=0 * w - 7), metrics: MetricRecord({"num-examples": 1})}
+        parts |= {metrics: MetricRecord({"num-examples": 1}), "control": record_of(c=0 * w - 7)}
         return Message(RecordDict(parts), reply_to=message)
 
     strategy = Scaffold(fraction_evaluate=0.0)
     assert run(dense(strategy), app)["w"].tolist() == [3.0] * 4
-    assert strategy.orders == [["about", "arrays", "control", "metrics"]] * NODES
+    assert strategy.orders == [["about", "arrays", "metrics", "control"]] * NODES
 
 
 def with_method(strategy: FedAvg) -> FedAvg:
@@ -103,7 +103,7 @@ def test_a_method_that_is_set_on_the_object_is_called_with_each_reply(kind: type
 
 
 def test_a_method_that_is_set_on_the_object_needs_what_it_reads_and_no_metrics() -> None:
-    def aggregate_train(_: int, replies: Messages) -> Aggregate:
+    def aggregate_train(server_round: int, replies: Messages) -> Aggregate:
         models = [cast(ArrayRecord, reply.content["arrays"])["w"].numpy() for reply in replies]
         return record_of(w=np.mean(models, axis=0)), None
 
@@ -489,6 +489,13 @@ def test_a_node_warns_of_numbers_that_an_integer_tensor_cannot_hold(
     sentence = f"tensor 'b' is {first.dtype}, by the first model, so {shown} is rounded; if it is trained, start with a"
     assert caplog.text.count(sentence) == (2 if shown else 0), "each node, once"
     assert ("is rounded" in caplog.text) is bool(shown)
+
+
+def test_a_node_does_not_warn_of_statistics_in_another_precision(caplog: pytest.LogCaptureFixture) -> None:
+    first = record_of(**{"w": np.zeros(2, np.float32), "norm.running_mean": np.zeros(2, np.float32)})
+    app = training(lambda arrays, _, __: {name: array.astype(float) + 1 / 3 for name, array in arrays.items()})
+    dense(FedAvg(fraction_evaluate=0.0)).start(LocalGrid(app, 2), first, num_rounds=1)
+    assert "is rounded" not in caplog.text
 
 
 def test_integers_may_come_back_as_floats_and_their_mean_is_rounded() -> None:
