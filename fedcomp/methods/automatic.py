@@ -68,11 +68,11 @@ MIN_UNMEASURED_ROUNDS = 150
 """Error feedback on the server where noise is not measured and nodes miss no version needs this many rounds."""
 SENDS_BY_SERVER = 1.0
 """How often the server sends each entry in a run, on average, if its residual is as large as it may be."""
-RESIDUAL_SHARE, RESIDUAL_POWER, UNMEASURED = 0.2, 3.0, 0.25
-"""The squared norm of the change that is not published yet, over the squared distance that the model moved, in long runs.
+UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
+"""The squared norm of the change that is not published yet, over that of the published one, in long runs: by shape of tensor.
 
 In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds: what they learn late is missing at
-the end.  The third number is a factor where noise is not measured, so that the distance includes it.
+the end.  The third number is a factor where noise is not measured.
 """
 MIN_FACTOR, MAX_FACTOR = 1 / 8, 64.0
 """The bounds of the factor by which a smaller or a larger residual changes the density."""
@@ -113,8 +113,8 @@ class RoundFacts:
 
     `measurable` says that the strategy's step is the mean of the updates, so that errors add up in the model.
     `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
-    (`NoiseBudget.share`), `step` the squared norm of a round's change over the same, and `unpublished` the squared norm of the
-    server's residual over the squared distance that the model has moved; all three are 0 before they are measured.
+    (`NoiseBudget.share`), and `step` the squared norm of a round's change over the same.  `unpublished` is the
+    change that is not published yet over the one that is, of squared norms (`Sketcher.ratio`).  All three are 0 before they are measured.
     With `both`, updates and versions add noise, and share it.  With `shared_start`, nodes make the first model themselves.
     """
 
@@ -187,10 +187,10 @@ class RoundFacts:
         return SAMPLING_FACTOR * self._size if self.feedback else 0.0
 
     @property
-    def residual_share(self) -> float:
-        """The squared norm that the server's residual may have, over the squared distance that the model moved by learning."""
-        share = RESIDUAL_SHARE if self.measurable else RESIDUAL_SHARE * UNMEASURED
-        return share * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), RESIDUAL_POWER) * self._size
+    def may_be_unpublished(self) -> float:
+        """The largest `unpublished` that costs no accuracy by the end of the run."""
+        most = UNPUBLISHED if self.measurable else UNPUBLISHED * UNMEASURED
+        return most * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), UNPUBLISHED_POWER) * self._size
 
     @property
     def uplink_error(self) -> float:
@@ -265,7 +265,7 @@ def choose_downlink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
     if facts.feedback or keep_stc:
-        excess = facts.unpublished / facts.residual_share if facts.unpublished else 1.0
+        excess = facts.unpublished / facts.may_be_unpublished if facts.unpublished else 1.0
         density = SENDS_BY_SERVER / facts.num_rounds * min(max(excess, MIN_FACTOR), MAX_FACTOR)
         return _stc(density, "later versions bring what one leaves out, and little is left out")
     if facts.server_round >= facts.num_rounds:

@@ -15,7 +15,8 @@ from fedcomp.errors import CorruptError
 from fedcomp.flower.compat import log
 from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.links.balance_log import BalanceLog
-from fedcomp.flower.server.links.noise_budget import NoiseBudget, Sketch, sketch
+from fedcomp.flower.server.links.noise_budget import NoiseBudget
+from fedcomp.flower.server.links.sketch import Sketch, Sketcher
 from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.flower.server.rounds.aggregation import weights_of
 from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
@@ -181,7 +182,7 @@ class LinkCompressors:
             return facts
         budget = measured.budget
         if self._here is None:
-            self._here = _sketch_of(publisher)
+            self._here = _sketch_of(publisher)[0]
             budget.first = budget.first or self._here.tolist()
         left = max(1, facts.num_rounds - self._round + 1)
         noise = budget.share(left, facts.noise_share, facts.sampling_share, facts.growth_power)
@@ -239,16 +240,16 @@ class LinkCompressors:
             measured.gain = min(max(kept, 1 / MAX_GAIN), MAX_GAIN)
         if self._here is None:
             return
-        before, self._here, step = self._here, _sketch_of(publisher), sketch(change)
+        sketcher = Sketcher.of(publisher.replica.layout)
+        before, (self._here, residual), step = self._here, _sketch_of(publisher), sketcher.sketch(change)
         averaged = max(1.0, measured.evenness * len(replies))
         noise = error / averaged
         if RESIDUAL not in self.downlink.memory.vectors:
             noise += _squared(self._here - before - step)
         if not self._mean_is_step:
             norm = noise = 0.0  # errors do not add up in the model
-        left = publisher.memory.get(RESIDUAL)
-        residual = 0.0 if left is None else float(np.einsum("i,i->", left, left, dtype=np.float64))
-        measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, residual=residual)
+        unpublished = sketcher.ratio(residual, self._here - residual - measured.budget.first)
+        measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, unpublished=unpublished)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
@@ -285,10 +286,12 @@ class LinkCompressors:
         self._measured = measured
 
 
-def _sketch_of(publisher: Publisher) -> Sketch:
-    """Return the sketch of the model with all of its change, published or not."""
-    published, residual = sketch(publisher.replica.vector), publisher.memory.get(RESIDUAL)
-    return published if residual is None else published + sketch(residual)
+def _sketch_of(publisher: Publisher) -> tuple[Sketch, Sketch]:
+    """Return the sketches of the model with all of its change, published or not, and of the change that is not."""
+    sketcher, residual = Sketcher.of(publisher.replica.layout), publisher.memory.get(RESIDUAL)
+    published = sketcher.sketch(publisher.replica.vector)
+    left = np.zeros_like(published) if residual is None else sketcher.sketch(residual)
+    return published + left, left
 
 
 def _squared(numbers: Sketch) -> float:

@@ -8,13 +8,9 @@ model, and the noise from the updates, which say how exact they are.  `docs/expl
 import math
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
+from fedcomp.core import check_int, check_range
+from fedcomp.flower.server.links.sketch import SKETCH, Sketch
 
-from fedcomp.core import BLOCK_ENTRIES, Vector, block_slices, check_int, check_range
-
-SKETCH = 1 << 10
-"""Numbers of a sketch; it divides `BLOCK_ENTRIES`.  The norm of a sketch is exact up to some percent."""
 MIN_NOISE, MAX_NOISE = 0.02, 3.0
 """The least and the largest noise of a round, over the squared norm of an update.
 
@@ -26,8 +22,6 @@ KEPT_NORM, KEPT_GROWTH = 0.7, 0.9
 """The weight of the earlier norms, and of the earlier growth, when those of a round are measured."""
 TINY = 1e-30
 """The least displacement that something is divided by."""
-Sketch = NDArray[np.float64]
-"""float64 (SKETCH,): sums of a vector's entries."""
 
 
 @dataclass(slots=True)
@@ -44,7 +38,7 @@ class NoiseBudget:
         step: The squared norm of the change of a round, in the last rounds.
         sampling: The squared error of a round's mean because other nodes or batches could have been drawn, in the last rounds;
             an estimate, which may be below 0.
-        residual: The squared norm of the change that is not published yet.
+        unpublished: The change that is not published yet over the one that is (`Sketcher.ratio`).
         rounds: The number of measured rounds.
     """
 
@@ -56,16 +50,16 @@ class NoiseBudget:
     norm: float = 0.0
     step: float = 0.0
     sampling: float = 0.0
-    residual: float = 0.0
+    unpublished: float = 0.0
     rounds: int = 0
 
     def add(
-        self, here: Sketch, change: Sketch, *, noise: float, norm: float, averaged: float, residual: float = 0.0
+        self, here: Sketch, change: Sketch, *, noise: float, norm: float, averaged: float, unpublished: float = 0.0
     ) -> None:
         """Take in a round that ended with the model of the sketch `here`, all of its change included, and added `noise`.
 
         `change` is the sketch of what the mean of `averaged` updates, of squared norm `norm`, changed.  Of all changes so far,
-        a part of squared norm `residual` is not published yet.
+        `unpublished` is what is not published yet over what is.
         """
         # Changes of two rounds differ by twice the noise of one.  Independent updates have no more than the share `averaged`.
         differ = math.dist(change, self.last) ** 2 / 2 - noise if self.last else 0.0
@@ -73,7 +67,7 @@ class NoiseBudget:
         self.norm = kept * self.norm + (1 - kept) * norm
         self.step = kept * self.step + (1 - kept) * float(change @ change)
         self.sampling = kept * self.sampling + (1 - kept) * min(differ, norm / averaged)
-        self.last, self.residual = change.tolist(), residual
+        self.last, self.unpublished = change.tolist(), unpublished
         self.noise += noise
         self.rounds += 1
         displacement = max(0.0, math.dist(here, self.first) ** 2 - self.noise)
@@ -95,11 +89,6 @@ class NoiseBudget:
         share = left / (rounds_left + RESERVE * (self.rounds + rounds_left)) / self.norm
         return min(max(share, always * self.sampling / self.norm, MIN_NOISE), MAX_NOISE)
 
-    @property
-    def unpublished(self) -> float:
-        """`residual` over `displacement`."""
-        return self.residual / max(self.displacement, TINY)
-
     def check(self) -> None:
         """Raise `ValueError` or `TypeError` for values that `add` does not leave."""
         for numbers in (self.first, self.last):
@@ -107,25 +96,8 @@ class NoiseBudget:
                 raise ValueError(f"a sketch of {len(numbers)} numbers; it has {SKETCH}")
             for number in numbers:
                 check_range("sketch", number)
-        for name in ("noise", "displacement", "norm", "step", "residual"):
+        for name in ("noise", "displacement", "norm", "step", "unpublished"):
             check_range(name, getattr(self, name), least=0)
         check_range("growth", self.growth)
         check_range("sampling", self.sampling)
         check_int("rounds", self.rounds, 1 if self.norm else 0, 2**63 - 1)
-
-
-def sketch(vector: Vector) -> Sketch:
-    """Return `SKETCH` sums of the entries of `vector`, float32 (n,), with random signs that depend on the place alone.
-
-    It is linear, and its expected squared norm is that of the vector.  Alon, Matias, Szegedy, STOC 1996, with one sum for each
-    place modulo `SKETCH`: Charikar, Chen, Farach-Colton, ICALP 2002.  Each block has the signs at a random place of a table.
-    """
-    rng, sums = np.random.default_rng(0), np.zeros(SKETCH)
-    table = rng.choice(np.array([-1, 1], np.float32), 2 * BLOCK_ENTRIES)
-    signed = np.empty(BLOCK_ENTRIES, np.float32)
-    for part in block_slices(vector.size):
-        size, first = part.stop - part.start, rng.integers(BLOCK_ENTRIES)
-        np.multiply(vector[part], table[first : first + size], out=signed[:size])
-        signed[size:] = 0
-        sums += signed.reshape(-1, SKETCH).sum(0)
-    return sums
