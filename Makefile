@@ -8,8 +8,6 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
-# The compressors of the demo; ARGS may name others.
-DEMO := uplink=crosspolytope(bits=0.15) downlink=balanced(stc(density=0.02))
 # The first and the last Flower that the extra `flower` allows, such as 1.40 and 1.43: the last is out of the range.
 FLOWER := $(shell sed -n "s/.*flwr>=\([0-9.]*\),<\([0-9.]*\); extra.*/\1 \2/p" pyproject.toml)
 # One worker more than there are cores: some tests wait, for processes and for time.
@@ -28,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: install
-	$(BIN)/python deploy/simulate.py -c "$(DEMO)" $(ARGS)
+	$(BIN)/python deploy/simulate.py $(ARGS)
 
 test: install
 	$(PYTEST) -n $(WORKERS) --maxprocesses 8 --dist worksteal $(ARGS)

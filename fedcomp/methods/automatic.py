@@ -69,7 +69,7 @@ MIN_UNMEASURED_ROUNDS = 150
 SENDS_BY_SERVER = 1.0
 """How often the server sends each entry in a run, on average, if its residual is as large as it may be."""
 UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
-"""The squared norm of the change that is not published yet, over that of the published one, in long runs: by shape of tensor.
+"""The change of the model that may be unpublished, over the published one, in long runs (`Sketcher.ratio`).
 
 In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds: what they learn late is missing at
 the end.  The third number is a factor where noise is not measured.
@@ -92,8 +92,8 @@ def auto() -> Parts:
       to the model, and keeps it small beside the distance that the model has moved, and beside the noise of sampling.  If the
       strategy does more than average, the bits follow from the number of averaged updates, and nodes that often take part use
       STC.
-    * Versions: in short runs the same.  In long ones STC, with a density that keeps what is not published yet small beside the
-      distance that the model has moved.
+    * Versions: in short runs the same.  In long ones STC, with a density that keeps what is not published yet in proportion to
+      what is.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -113,8 +113,8 @@ class RoundFacts:
 
     `measurable` says that the strategy's step is the mean of the updates, so that errors add up in the model.
     `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
-    (`NoiseBudget.share`), and `step` the squared norm of a round's change over the same.  `unpublished` is the
-    change that is not published yet over the one that is, of squared norms (`Sketcher.ratio`).  All three are 0 before they are measured.
+    (`NoiseBudget.share`), and `step` the squared norm of a round's change over the same.  `unpublished` is the change of the
+    model that is not published yet over the one that is (`Sketcher.ratio`).  All three are 0 before they are measured.
     With `both`, updates and versions add noise, and share it.  With `shared_start`, nodes make the first model themselves.
     """
 

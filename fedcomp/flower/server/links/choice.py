@@ -16,8 +16,8 @@ from fedcomp.flower.compat import log
 from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.links.balance_log import BalanceLog
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
-from fedcomp.flower.server.links.sketch import Sketch, Sketcher
 from fedcomp.flower.server.links.returning import ReturningTraffic
+from fedcomp.flower.server.links.sketch import Sketch, Sketcher
 from fedcomp.flower.server.rounds.aggregation import weights_of
 from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
