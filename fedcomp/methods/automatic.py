@@ -67,16 +67,15 @@ MIN_ROUNDS, MAX_PARTICIPATION = 30, 2 / 3
 MIN_UNMEASURED_ROUNDS = 150
 """Error feedback on the server where noise is not measured and nodes miss no version needs this many rounds."""
 SENDS_BY_SERVER = 1.0
-"""How often the server sends each entry in a run, on average, if its residual is as large as it may be."""
+"""How often the server sends each entry in a run, on average, if as much is unpublished as may be."""
 UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
-"""The change of the model that may be unpublished, over the published one, in long runs (`Sketcher.ratio`).
+"""The squared norm of the change that may be unpublished over that of the published one, in long runs (`Sketcher.ratio`).
 
 In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds: what they learn late is missing at
 the end.  The third number is a factor where noise is not measured.
 """
-MIN_FACTOR, MAX_FACTOR = 1 / 8, 64.0
-"""The bounds of the factor by which a smaller or a larger residual changes the density."""
-MAX_DENSITY = 0.25
+MIN_FACTOR, MAX_DENSITY = 1 / 8, 0.25
+"""The least factor by which the unpublished change lowers the density, and the largest density."""
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
 
@@ -86,7 +85,7 @@ def auto() -> Parts:
     """Return the automatic choice: `CompressedStrategy` replaces it in each round by the compressor that suits the run.
 
     The choice depends on the number of rounds, the share of the nodes that take part in a round, and the size of the model,
-    and adapts to the measured residual.
+    and adapts to what is measured.
 
     * Updates: the cross-polytope, or from one bit on EDEN, with just enough bits.  The server measures the noise that they add
       to the model, and keeps it small beside the distance that the model has moved, and beside the noise of sampling.  If the
@@ -113,8 +112,8 @@ class RoundFacts:
 
     `measurable` says that the strategy's step is the mean of the updates, so that errors add up in the model.
     `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
-    (`NoiseBudget.share`), and `step` the squared norm of a round's change over the same.  `unpublished` is the change of the
-    model that is not published yet over the one that is (`Sketcher.ratio`).  All three are 0 before they are measured.
+    (`NoiseBudget.share`), and `step` the squared norm of a round's change over the same.  `unpublished` is the squared
+    norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three are 0 before they are measured.
     With `both`, updates and versions add noise, and share it.  With `shared_start`, nodes make the first model themselves.
     """
 
@@ -188,7 +187,7 @@ class RoundFacts:
 
     @property
     def may_be_unpublished(self) -> float:
-        """The largest `unpublished` that costs no accuracy by the end of the run."""
+        """The `unpublished` above which versions become denser than one `num_rounds`-th."""
         most = UNPUBLISHED if self.measurable else UNPUBLISHED * UNMEASURED
         return most * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), UNPUBLISHED_POWER) * self._size
 
@@ -266,8 +265,8 @@ def choose_downlink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
         return tiny
     if facts.feedback or keep_stc:
         excess = facts.unpublished / facts.may_be_unpublished if facts.unpublished else 1.0
-        density = SENDS_BY_SERVER / facts.num_rounds * min(max(excess, MIN_FACTOR), MAX_FACTOR)
-        return _stc(density, "later versions bring what one leaves out, and little is left out")
+        density = SENDS_BY_SERVER / facts.num_rounds * max(excess, MIN_FACTOR)
+        return _stc(density, "later versions bring what one leaves out")
     if facts.server_round >= facts.num_rounds:
         return Choice(
             eden(MAX_EDEN_BITS), "the last version is the result of the run, and nothing can correct it later"

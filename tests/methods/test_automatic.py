@@ -9,7 +9,6 @@ import fedcomp
 from fedcomp.methods import RoundFacts, choose_downlink, choose_uplink
 from fedcomp.methods.automatic import (
     MAX_DENSITY,
-    MAX_FACTOR,
     MIN_FACTOR,
     crosspolytope_bits,
     crosspolytope_error,
@@ -133,8 +132,8 @@ def test_versions_take_the_more_the_more_is_not_published_yet() -> None:
         for part in (1e-9, 0.3125, 1.25, 2.5, 4.0)
     ]
     assert densities == pytest.approx([1 / 200 * factor for factor in (MIN_FACTOR, 0.25, 1.0, 2.0, 3.2)])
-    most = choose_downlink(replace(known, unpublished=1e9)).compressor
-    assert density_of(most) == min(MAX_DENSITY, MAX_FACTOR / 200)
+    short = replace(facts(20_000, 30, 20, 5), unpublished=4.0)
+    assert density_of(choose_downlink(short).compressor) == MAX_DENSITY
 
 
 def test_a_short_run_has_no_error_feedback_and_a_precise_last_version() -> None:

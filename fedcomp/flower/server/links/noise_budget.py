@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 
 from fedcomp.core import check_int, check_range
-from fedcomp.flower.server.links.sketch import SKETCH, Sketch
+from fedcomp.flower.server.links.sketch import MAX_RATIO, SKETCH, Sketch
 
 MIN_NOISE, MAX_NOISE = 0.02, 3.0
 """The least and the largest noise of a round, over the squared norm of an update.
@@ -38,7 +38,7 @@ class NoiseBudget:
         step: The squared norm of the change of a round, in the last rounds.
         sampling: The squared error of a round's mean because other nodes or batches could have been drawn, in the last rounds;
             an estimate, which may be below 0.
-        unpublished: The change that is not published yet over the one that is (`Sketcher.ratio`).
+        unpublished: The squared norm of the unpublished change over that of the published one, by shape (`Sketcher.ratio`).
         rounds: The number of measured rounds.
     """
 
@@ -59,7 +59,7 @@ class NoiseBudget:
         """Take in a round that ended with the model of the sketch `here`, all of its change included, and added `noise`.
 
         `change` is the sketch of what the mean of `averaged` updates, of squared norm `norm`, changed.  Of all changes so far,
-        `unpublished` is what is not published yet over what is.
+        `unpublished` is the ratio of what is not published yet to what is.
         """
         # Changes of two rounds differ by twice the noise of one.  Independent updates have no more than the share `averaged`.
         differ = math.dist(change, self.last) ** 2 / 2 - noise if self.last else 0.0
@@ -96,8 +96,9 @@ class NoiseBudget:
                 raise ValueError(f"a sketch of {len(numbers)} numbers; it has {SKETCH}")
             for number in numbers:
                 check_range("sketch", number)
-        for name in ("noise", "displacement", "norm", "step", "unpublished"):
+        for name in ("noise", "displacement", "norm", "step"):
             check_range(name, getattr(self, name), least=0)
+        check_range("unpublished", self.unpublished, least=0, most=MAX_RATIO)
         check_range("growth", self.growth)
         check_range("sampling", self.sampling)
         check_int("rounds", self.rounds, 1 if self.norm else 0, 2**63 - 1)

@@ -1,4 +1,4 @@
-"""Sketches of vectors, from which distances between models follow, of all tensors together and of those of each shape."""
+"""Sketches of vectors: sums from which the squared norms of the vector, and of its tensors of each shape, follow."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from fedcomp.wire import Layout
 SKETCH = 1 << 11
 """Numbers of a sketch; it divides `BLOCK_ENTRIES`."""
 MAX_GROUPS = 16
-"""Tensors of more shapes than this, of those with the fewest entries, share the last group."""
+"""The largest number of groups.  The last one holds the tensors of all further shapes."""
 MAX_RATIO = 4.0
-"""Where a group has left more than this many times the squared norm that was sent, or nothing was sent, it counts as this."""
+"""The largest ratio of a group, also of one of which nothing is published yet."""
 Sketch = NDArray[np.float64]
 """float64 (SKETCH,): sums of a vector's entries."""
 
@@ -25,7 +25,8 @@ class Sketcher:
     """Makes sketches of the vectors of a model, with sums of their own for the tensors of each shape.
 
     Tensors of one shape have one role in most models, and learn at one pace: the matrices A of low-rank adapters, or B.
-    The norm of a sketch is exact up to some percent, and with many groups, that of a group's part up to an eighth.
+    The sums of a group give its squared norm with a relative standard deviation of 3 percent if there is one group, and of 12.5
+    percent with nine groups or more.
 
     Attributes:
         groups: For each group its parts of the vector; the groups with the most entries come first.
@@ -38,7 +39,7 @@ class Sketcher:
         """Return the one for vectors of `layout`."""
         by_shape = defaultdict[tuple[int, ...], list[slice]](list)
         for tensor, part in layout.filled:
-            by_shape[tensor.shape].append(part)
+            by_shape[tensor.number_shape].append(part)
         groups = sorted(map(tuple, by_shape.values()), key=_entries, reverse=True)
         kept, rest = groups[: MAX_GROUPS - 1], groups[MAX_GROUPS - 1 :]
         return cls((*kept, tuple(chain(*rest))) if rest else tuple(kept))
@@ -52,28 +53,31 @@ class Sketcher:
         """
         rng, sums = np.random.default_rng(0), np.zeros(SKETCH)
         table = rng.choice(np.array([-1, 1], np.float32), 2 * BLOCK_ENTRIES)
-        signed = np.empty(BLOCK_ENTRIES, np.float32)
+        signed = np.empty(BLOCK_ENTRIES + SKETCH, np.float32)
         for group, own in zip(self.groups, self._by_group(sums), strict=False):
+            start = 0  # a block goes on where the one before has ended
             for part in group:
                 for block in block_slices(part.stop - part.start):
                     size, first = block.stop - block.start, rng.integers(BLOCK_ENTRIES)
-                    np.multiply(vector[part][block], table[first : first + size], out=signed[:size])
-                    rows = -(-size // own.size)
-                    signed[size : rows * own.size] = 0
+                    end = start + size
+                    rows = -(-end // own.size)
+                    signed[:start] = signed[end : rows * own.size] = 0
+                    np.multiply(vector[part][block], table[first : first + size], out=signed[start:end])
                     own += signed[: rows * own.size].reshape(rows, -1).sum(0)
+                    start = end % own.size
         return sums
 
-    def ratio(self, left: Sketch, sent: Sketch) -> float:
-        """Return the squared norm of `left` over that of `sent`, by group, at most `MAX_RATIO`; the mean over the entries.
+    def ratio(self, unpublished: Sketch, published: Sketch) -> float:
+        """Return the mean over entries of each group's ratio of squared norms, `unpublished` over `published`.
 
-        Each group counts with its number of entries, those that are 0 in both not at all.
+        A ratio is at most `MAX_RATIO`.  Groups that are 0 in both do not count; without any other, the mean is 0.
         """
-        lefts, sents = (np.square(self._by_group(each)).sum(1)[: len(self.groups)] for each in (left, sent))
-        moved = (lefts > 0) | (sents > 0)
+        over, under = (np.square(self._by_group(each)).sum(1)[: len(self.groups)] for each in (unpublished, published))
+        moved = (over > 0) | (under > 0)
         if not moved.any():
             return 0.0
         ratios = np.full(len(self.groups), MAX_RATIO)
-        np.divide(lefts, sents, out=ratios, where=lefts < MAX_RATIO * sents)
+        np.divide(over, under, out=ratios, where=over < MAX_RATIO * under)
         entries = [_entries(group) for group in self.groups]
         return float(np.average(ratios[moved], weights=np.array(entries)[moved]))
 

@@ -273,7 +273,9 @@ def test_tensors_that_move_little_are_published_too(tmp_path: Path) -> None:
     assert choice_of(strategy, tmp_path)["budget"]["unpublished"] == pytest.approx(
         np.mean(list(ratios.values())), rel=0.2
     )
-    assert ratios["adapter"] < 2.3 * most, "the mean over entries is near the bound"
+    assert ratios["adapter"] < 2.3 * most, (
+        "half of the entries, so at most twice the bound where versions are in balance"
+    )
 
 
 @pytest.mark.parametrize("inner", [FedAvgM, FedAdam, FedMedian])

@@ -124,7 +124,7 @@ def test_a_run_ends_with_the_noise_that_it_may_have(most: float, power: float) -
     "damage",
     [{"first": [0.0]}, {"first": [float("nan")] * SKETCH}, {"noise": -1.0}, {"displacement": float("inf")}, {"norm": -1.0},
      {"growth": float("nan")}, {"rounds": 0}, {"step": "x"}, {"last": [0.0]}, {"sampling": float("inf")},
-     {"unpublished": float("nan")}],
+     {"unpublished": float("nan")}, {"unpublished": 4.1}],
 )  # fmt: skip
 def test_damage_is_refused(damage: dict[str, object]) -> None:
     good = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core import BLOCK_ENTRIES, Vector
-from fedcomp.flower.server.links.sketch import MAX_GROUPS, MAX_RATIO, SKETCH, Sketcher
+from fedcomp.flower.server.links.sketch import MAX_GROUPS, SKETCH, Sketcher
 from fedcomp.wire import Layout, Tensor
 
 
@@ -35,6 +35,25 @@ def test_a_sketch_is_linear_and_keeps_norms(shapes: list[tuple[int, ...]]) -> No
     assert np.mean(norms) == pytest.approx(1, rel=0.06)
 
 
+@pytest.mark.parametrize(
+    "shapes", [[(40, 50)], [(8,)] * 250, [()] * 2000, [(64, size) for size in range(1, 9)]], ids=len
+)
+def test_the_norms_of_sketches_of_tensors_of_any_size_scatter_little(shapes: list[tuple[int, ...]]) -> None:
+    """Small tensors of one shape share all sums of their group."""
+    made, n = sketcher(*shapes), sum(int(np.prod(shape)) for shape in shapes)
+    norms = [np.sum(made.sketch(normal(n, seed)) ** 2) / squared(normal(n, seed)) for seed in range(50)]
+    assert np.std(norms) < 0.1
+    assert np.mean(norms) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("shapes", [1, 2, 16])
+def test_a_sketch_uses_all_of_its_sums(shapes: int) -> None:
+    made = sketcher(*[(100, 100 + number) for number in range(shapes)])
+    assert (
+        np.count_nonzero(made.sketch(normal(sum(100 * (100 + number) for number in range(shapes))))) == SKETCH == 2048
+    )
+
+
 def test_a_sketch_keeps_the_norm_of_a_vector_that_repeats_itself() -> None:
     """Without signs of its own for each place, the rows of a matrix would add up or cancel."""
     repeated = np.tile(normal(SKETCH), 100)
@@ -57,6 +76,19 @@ def test_tensors_of_one_shape_are_a_group_and_the_largest_group_comes_first() ->
     )
 
 
+@pytest.mark.parametrize("shapes", [15, 16, 17])
+def test_every_entry_is_in_one_group(shapes: int) -> None:
+    made = sketcher(*[(size,) for size in range(1, shapes + 1)])
+    parts = sorted((part.start, part.stop) for group in made.groups for part in group)
+    assert [start for start, _ in parts] == [0, *(stop for _, stop in parts[:-1])]
+    assert parts[-1][1] == shapes * (shapes + 1) // 2
+    assert len(made.groups) == min(shapes, MAX_GROUPS)
+
+
+def test_tensors_without_entries_are_in_no_group() -> None:
+    assert sketcher((5,), (0,)).groups == ((slice(0, 5),),)
+
+
 def test_tensors_of_many_shapes_leave_the_last_group_to_the_smallest() -> None:
     made = sketcher(*[(size,) for size in range(1, 31)], (0,))
     assert len(made.groups) == MAX_GROUPS
@@ -75,12 +107,12 @@ def test_the_ratio_is_the_mean_over_entries_of_the_ratios_of_the_groups() -> Non
     assert made.ratio(made.sketch(other), made.sketch(sent)) == pytest.approx(0.5 * 6000 / 9000, rel=0.2)
 
 
-@pytest.mark.parametrize("sent", [0.0, 1e-6, 0.4])
-def test_a_group_of_which_little_or_nothing_was_sent_counts_as_the_most(sent: float) -> None:
+@pytest.mark.parametrize(("sent", "expected"), [(0.0, 4.0), (1e-6, 4.0), (0.4, 4.0), (0.51, 0.51**-2)])
+def test_a_group_of_which_little_or_nothing_is_published_counts_as_4(sent: float, expected: float) -> None:
     made = sketcher((100,), (50,))
     sums = made.sketch(np.concatenate([np.float32(sent) * normal(100), normal(50, 1)]))
     left = made.sketch(np.concatenate([normal(100), np.zeros(50, np.float32)]))
-    assert made.ratio(left, sums) == pytest.approx(MAX_RATIO * 100 / 150)
+    assert made.ratio(left, sums) == pytest.approx(expected * 100 / 150, rel=1e-4)
 
 
 @pytest.mark.parametrize("shapes", [[], [(0,)], [(5,)]], ids=str)
