@@ -20,7 +20,7 @@ from fedcomp.core import Arrays as Saved
 from fedcomp.core import read_archive, to_json, write_archive
 from fedcomp.core.files import from_json
 from fedcomp.errors import CorruptError
-from fedcomp.flower import Checkpoint, CompressedStrategy, FedAMS, LocalGrid, records, to_record
+from fedcomp.flower import Checkpoint, CompressedStrategy, FedAMS, LocalGrid, Round, records, to_record
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.methods import RoundFacts, choose_uplink
 from fedcomp.wire import parse_server_message
@@ -476,17 +476,30 @@ def test_the_log_names_the_choice_and_its_reason_in_one_line(caplog: pytest.LogC
         assert part in line
 
 
-def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    whole, expected = run(12)
+@pytest.mark.parametrize(("share", "rounds"), [(1.0, 12), (0.5, 40)], ids=["unbiased", "stc"])
+def test_a_restarted_server_chooses_as_if_it_had_not_stopped(share: float, rounds: int, tmp_path: Path) -> None:
+    def watched(downlinks: dict[int, str], checkpoint: Checkpoint | None = None) -> CompressedStrategy:
+        def keep(over: Round) -> None:
+            downlinks[over.number] = str(strategy.compressors[1])
+
+        inner = FedAvg(fraction_train=share, fraction_evaluate=0.0)
+        strategy = CompressedStrategy(inner, checkpoint=checkpoint, on_round=keep)
+        return strategy
+
     random.seed(3)
-    first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(tmp_path / "state"))
-    grid = RecordingGrid()
+    once, again, expected, grid = dict[int, str](), dict[int, str](), RecordingGrid(), RecordingGrid()
+    whole, first = watched(once), watched(again, Checkpoint(tmp_path / "state"))
+    whole.start(expected, model((60, 60)), num_rounds=rounds)
+    random.seed(3)
     with pytest.raises(Stopped):
-        first.start(grid, model((60, 60)), num_rounds=12, evaluate_fn=stop_after(6))
-    second = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+        first.start(grid, model((60, 60)), num_rounds=rounds, evaluate_fn=stop_after(rounds // 2))
+    second = watched(again)
     second.load(tmp_path / "state")
-    second.start(grid, second.arrays, num_rounds=12 - second.round)
+    second.start(grid, second.arrays, num_rounds=rounds - second.round)
     assert grid.per_round == expected.per_round
+    assert again == {number: text for number, text in once.items() if number != rounds // 2}, (
+        "the round that was cut off"
+    )
     np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
 
 
