@@ -182,7 +182,7 @@ class LinkCompressors:
             return facts
         budget = measured.budget
         if self._here is None:
-            self._here = _sketch_of(publisher)[0]
+            self._here = np.add(*_sketches_of(publisher))
             budget.first = budget.first or self._here.tolist()
         left = max(1, facts.num_rounds - self._round + 1)
         noise = budget.share(left, facts.noise_share, facts.sampling_share, facts.growth_power)
@@ -240,15 +240,15 @@ class LinkCompressors:
             measured.gain = min(max(kept, 1 / MAX_GAIN), MAX_GAIN)
         if self._here is None:
             return
-        sketcher = Sketcher.of(publisher.replica.layout)
-        before, (self._here, residual), step = self._here, _sketch_of(publisher), sketcher.sketch(change)
+        sketcher, (published, residual) = Sketcher.of(publisher.replica.layout), _sketches_of(publisher)
+        before, self._here, step = self._here, published + residual, sketcher.sketch(change)
         averaged = max(1.0, measured.evenness * len(replies))
         noise = error / averaged
         if RESIDUAL not in self.downlink.memory.vectors:
             noise += _squared(self._here - before - step)
         if not self._mean_is_step:
             norm = noise = 0.0  # errors do not add up in the model
-        unpublished = sketcher.ratio(residual, self._here - residual - measured.budget.first)
+        unpublished = sketcher.ratio(residual, published - measured.budget.first)
         measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, unpublished=unpublished)
 
     def state(self) -> dict[str, Any]:
@@ -286,12 +286,11 @@ class LinkCompressors:
         self._measured = measured
 
 
-def _sketch_of(publisher: Publisher) -> tuple[Sketch, Sketch]:
-    """Return the sketches of the model with all of its change, published or not, and of the change that is not."""
+def _sketches_of(publisher: Publisher) -> tuple[Sketch, Sketch]:
+    """Return the sketches of the published model and of the change that is not published yet."""
     sketcher, residual = Sketcher.of(publisher.replica.layout), publisher.memory.get(RESIDUAL)
     published = sketcher.sketch(publisher.replica.vector)
-    left = np.zeros_like(published) if residual is None else sketcher.sketch(residual)
-    return published + left, left
+    return published, np.zeros_like(published) if residual is None else sketcher.sketch(residual)
 
 
 def _squared(numbers: Sketch) -> float:

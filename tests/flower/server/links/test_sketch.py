@@ -89,6 +89,11 @@ def test_tensors_without_entries_are_in_no_group() -> None:
     assert sketcher((5,), (0,)).groups == ((slice(0, 5),),)
 
 
+def test_complex_tensors_are_grouped_as_real_numbers() -> None:
+    tensors = [Tensor("z", (3, 4), "complex64", "compressed"), Tensor("w", (3, 4), "float32", "compressed")]
+    assert Sketcher.of(Layout(tuple(tensors))).groups == ((slice(0, 24),), (slice(24, 36),))
+
+
 def test_tensors_of_many_shapes_leave_the_last_group_to_the_smallest() -> None:
     made = sketcher(*[(size,) for size in range(1, 31)], (0,))
     assert len(made.groups) == MAX_GROUPS
