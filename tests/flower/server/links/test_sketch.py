@@ -63,7 +63,7 @@ def test_a_sketch_keeps_the_norm_of_a_vector_that_repeats_itself() -> None:
 
 def test_equal_tensors_are_no_equal_sums() -> None:
     """Where each tensor had the same signs, tensors of opposite sign would cancel in the sum of their group."""
-    made, one = sketcher((40, 50), (40, 50)), normal(2000)
+    made, one = sketcher((SKETCH,), (SKETCH,)), normal(SKETCH)
     assert np.sum(made.sketch(np.concatenate([one, -one])) ** 2) == pytest.approx(2 * squared(one), rel=0.25)
 
 
