@@ -322,7 +322,10 @@ def test_the_noise_is_the_error_of_the_mean_and_of_the_versions(compressor: str,
         assert choice_of(strategy, tmp_path)["budget"]["noise"] == pytest.approx(noise[-1], rel=0.1)
 
 
-def test_versions_without_error_feedback_add_noise_after_others_left_a_residual(tmp_path: Path) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_versions_without_error_feedback_add_noise_after_others_left_a_residual(
+    restarted: bool, tmp_path: Path
+) -> None:
     """The residual stays where it is, and is no part of their error."""
     noise = list[float]()
     for downlink in ("dense()", "eden(bits=1)"):
@@ -330,6 +333,10 @@ def test_versions_without_error_feedback_add_noise_after_others_left_a_residual(
         with pytest.raises(Stopped):
             strategy.start(RecordingGrid(learning()), FLAT, num_rounds=20, evaluate_fn=stop_after(10))
         before, left = choice_of(strategy, tmp_path)["budget"], strategy.publisher.memory["residual"].copy()
+        if restarted:
+            strategy.save(tmp_path / "state")
+            strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+            strategy.load(tmp_path / "state")
         strategy.downlink = fedcomp.parse(downlink)
         with pytest.raises(Stopped):
             strategy.start(RecordingGrid(learning()), FLAT, num_rounds=20, evaluate_fn=stop_after(15))
@@ -337,6 +344,7 @@ def test_versions_without_error_feedback_add_noise_after_others_left_a_residual(
         assert np.array_equal(strategy.publisher.memory["residual"], left)
         assert left.any()
         noise.append(after["noise"] - before["noise"])
+    assert noise[0] < np.sum(left**2), "of the updates alone"
     error = 0.571 * 14_640 * (1 + 1 / NODES)  # of a change, by EDEN with one bit
     assert noise[1] - noise[0] > 4 * error, "of five versions"
 
