@@ -55,9 +55,9 @@ flower-lowest:
 	cd build && flower-lowest/bin/python -m fedcomp demo --rounds 3
 	$(MAKE) VENV=build/flower-lowest flower-tests
 
-# With the processes that `fedcomp warm` forks; without the files that import torch, and without what calls nothing of Flower that other tests do not.
+# Three cases of each test, with the processes that `fedcomp warm` forks; without the files that import torch, and without what calls nothing of Flower that other tests do not.
 flower-tests:
-	$(PYTEST) tests/flower tests/warm/test_command.py $(addprefix --ignore ,$(shell grep -rlE --include='*.py' '^(import|from) torch' tests/flower)) \
+	$(PYTEST) --cases 3 tests/flower tests/warm/test_command.py $(addprefix --ignore ,$(shell grep -rlE --include='*.py' '^(import|from) torch' tests/flower)) \
 		-p no:cacheprovider -m 'not chaos and not system and not nightly and not one_flower' $(ARGS)
 
 # The highest version that the index can install, if it is not the one of constraints.txt, which `make test` runs with.
@@ -73,7 +73,7 @@ flower-highest: install
 # pyenv shows its Pythons on request alone.
 python-highest: export PYENV_VERSION := $(PYTHON_HIGHEST:python%=%)
 
-# The wheel on the highest Python, with numpy alone: the core's tests, but for those that need torch or Flower.
+# The wheel on the highest Python, with numpy alone: three cases of each of the core's tests, but for those that need torch or Flower.
 python-highest:
 	if test -x build/python-highest/bin/python || $(PYTHON_HIGHEST) -m venv build/python-highest; then \
 		build/python-highest/bin/pip install --quiet . pytest pytest-xdist && \
@@ -83,7 +83,7 @@ python-highest:
 	fi
 
 core-tests:
-	$(PYTEST) -n auto --maxprocesses 8 -p no:cacheprovider $(addprefix tests/,core memory quantize quantized entropy methods wire test_testing.py) \
+	$(PYTEST) --cases 3 -n auto --maxprocesses 8 -p no:cacheprovider $(addprefix tests/,core memory quantize quantized entropy methods wire test_testing.py) \
 		$(addprefix --ignore tests/,core/test_compensated_update.py memory/test_ef21.py memory/test_linear_feedback.py \
 		memory/test_momentum_correction.py quantize/test_norm_bound.py methods/test_laws.py \
 		$(addprefix wire/test_,adversaries.py bfloat16.py format.py fuzz.py golden.py hostile.py)) $(ARGS)

@@ -21,19 +21,32 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that the other versions of Flower and Python are tested with."""
+    parser.addoption("--cases", type=int, help="run at most this many cases of each test, evenly spread")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases of a test that its mark `sample` leaves to `make nightly`: all but some that are evenly spread."""
-    cases = defaultdict[str, list[pytest.Item]](list)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the cases of a test that its mark `sample` leaves to `make nightly`, and leave out those that `--cases` does."""
+    by_test = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        if item.get_closest_marker("sample"):
-            cases[item.nodeid.partition("[")[0]].append(item)
-    for of_test in cases.values():
-        count = next(of_test[0].iter_markers("sample")).args[0]
-        kept = {(2 * place + 1) * len(of_test) // (2 * count) for place in range(count)}
-        for place, item in enumerate(of_test):
-            if place not in kept:
+        by_test[item.nodeid.partition("[")[0]].append(item)
+    left_out: set[pytest.Item] = set()
+    for cases in by_test.values():
+        if sample := cases[0].get_closest_marker("sample"):
+            for item in set(cases) - _spread(cases, sample.args[0]):
                 item.add_marker("nightly")
+        if most := config.getoption("cases"):
+            left_out |= set(cases) - _spread([item for item in cases if not item.get_closest_marker("nightly")], most)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _spread(cases: list[pytest.Item], count: int) -> set[pytest.Item]:
+    """Return `count` of `cases`, evenly spread; all of them if they are fewer."""
+    return {cases[(2 * place + 1) * len(cases) // (2 * count)] for place in range(count)} if cases else set()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -82,8 +82,9 @@ def test_whole(): ...
         "-q",
     ]
     found = []
-    for marks in ("not nightly", "nightly"):
-        done = subprocess.run([*collect, "-m", marks], capture_output=True, text=True, cwd=tmp_path, check=True)
+    for options in (["-m", "not nightly"], ["-m", "nightly"], ["-m", "not nightly", "--cases", "2"]):
+        done = subprocess.run([*collect, *options], capture_output=True, text=True, cwd=tmp_path, check=True)
         found.append(set(re.findall(r"::(test_\S+)", done.stdout)))
     assert found[0] == {"test_a_few[1]", "test_a_few[5]", "test_a_few[8]", "test_whole"}
     assert found[1] == {f"test_a_few[{case}]" for case in range(10)} - found[0]
+    assert found[2] == {"test_a_few[1]", "test_a_few[8]", "test_whole"}
