@@ -1,7 +1,9 @@
 """Sketches of vectors: sums from which the squared norms of the vector, and of its tensors of each shape, follow."""
 
 from collections import defaultdict
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 
 import numpy as np
@@ -51,8 +53,8 @@ class Sketcher:
         each place modulo the number of sums: Charikar, Chen, Farach-Colton, ICALP 2002.  Each block has the signs at a random
         place of a table.
         """
-        rng, sums = np.random.default_rng(0), np.zeros(SKETCH)
-        table = rng.choice(np.array([-1, 1], np.float32), 2 * BLOCK_ENTRIES)
+        table, drawn = _signs()
+        rng, sums = deepcopy(drawn), np.zeros(SKETCH)
         signed = np.empty(BLOCK_ENTRIES + SKETCH, np.float32)
         for group, own in zip(self.groups, self._by_group(sums), strict=False):
             start = 0  # a block goes on where the one before has ended
@@ -84,6 +86,13 @@ class Sketcher:
     def _by_group(self, sums: Sketch) -> NDArray[np.float64]:
         """Return a view of `sums` with a row for each group, and perhaps further ones."""
         return sums.reshape(1 << (len(self.groups) - 1).bit_length() if self.groups else 1, -1)
+
+
+@cache
+def _signs() -> tuple[Vector, np.random.Generator]:
+    """Return a table of random signs, float32 (2 * BLOCK_ENTRIES,), and the generator that has drawn them."""
+    rng = np.random.default_rng(0)
+    return rng.choice(np.array([-1, 1], np.float32), 2 * BLOCK_ENTRIES), rng
 
 
 def _entries(parts: tuple[slice, ...]) -> int:
