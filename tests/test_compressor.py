@@ -141,6 +141,7 @@ MANY = 70_000
 """Tensors: more than the 65,536 that a body of levels describes."""
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("text", ["efsign", "onebit", "doublesqueeze"])
 def test_more_tensors_than_can_be_encoded_are_refused_and_the_state_is_as_it_was(text: str) -> None:
     compressor = fedcomp.parse(text)

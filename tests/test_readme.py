@@ -80,7 +80,7 @@ def test_the_flower_app_in_the_quickstart_runs_and_is_compressed(tmp_path: Path)
         env={"PYTHONPATH": str(README.parent), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -191,7 +191,7 @@ print(interrupted == whole, continued == whole)
         (tmp_path / name).write_text(text)
     env = {"PYTHONPATH": str(README.parent), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "program.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     lines = [line.partition(":")[0] for line in done.stdout.splitlines()]
     rounds = [f"round {number}" for number in range(1, 6)]

@@ -64,19 +64,20 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("sizes", [(1, 31, 1000), pytest.param((2,), marks=pytest.mark.nightly)], ids=str)
+@pytest.mark.parametrize("damaged", [(31,), pytest.param((1, 2, 1000), marks=pytest.mark.nightly)], ids=str)
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_method_keeps_the_contract(name: str, sizes: tuple[int, ...]) -> None:
-    check_compressor(fedcomp.parse(name), sizes=sizes)
+def test_every_method_keeps_the_contract(name: str, damaged: tuple[int, ...]) -> None:
+    check_compressor(fedcomp.parse(name), sizes=damaged)
+    check_compressor(fedcomp.parse(name), sizes={1, 31, 1000}.difference(damaged), damage_up_to=0)
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_every_method_keeps_the_contract_for_two_blocks(name: str) -> None:
     check_compressor(fedcomp.parse(name), sizes=(40_003,))
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_setting_of_a_method_keeps_the_contract(text: str) -> None:
     check_compressor(fedcomp.parse(text), sizes=(1, 31, 1000), damage_up_to=100)
@@ -91,7 +92,7 @@ def test_a_vector_of_300_000_entries_keeps_the_contract() -> None:
 
 
 def test_a_compressor_that_is_not_registered_can_be_checked() -> None:
-    check_compressor(custom(), sizes=SIZES)
+    check_compressor(custom(), sizes=(31,))
 
 
 def custom(**parts: Any) -> Compressor:
@@ -399,7 +400,7 @@ def test_the_lossy_code_changes_few_vectors() -> None:
     assert 0 < changed < 150
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_code_that_is_lossy_for_few_vectors_fails_for_every_seed(seed: int) -> None:
     compressor = custom(quantizer=Threshold(0), entropy=LossyFloat8())

@@ -115,7 +115,7 @@ def test_dense_and_thin_subsets_are_the_first_different_remainders_and_consume_a
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
 def test_every_subset_is_equally_likely(k: int) -> None:
-    stream, rounds = RandomStream(k), 6000
+    stream, rounds = RandomStream(k), 3000
     counts = dict.fromkeys(combinations(range(6), k), 0)
     for _ in range(rounds):
         counts[tuple(stream.subset(6, k).tolist())] += 1

@@ -49,13 +49,22 @@ def test_every_method_has_an_outcome() -> None:
         assert {fedcomp.parse(text).name for text, of in OUTCOMES if of == use} == set(fedcomp.METHODS) - {"int8"}
 
 
-@pytest.fixture(scope="module", params=[f"{use}({text})" for text, use in WORKING])
+CRUDE = ("choco(randk(density=0.1, feedback=False))", "deep_squeeze(randk(density=0.1))")
+"""They send a tenth of a vector at random: with too large a step size, models diverge.  `make nightly` has all others."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(whole, marks=() if whole in CRUDE else pytest.mark.nightly)
+        for whole in (f"{use}({text})" for text, use in WORKING)
+    ],
+)
 def found(request: pytest.FixtureRequest) -> Choco | DeepSqueeze:
     """Each working pair with its step size; pytest runs both tests of a pair before it finds the next step size."""
     return find_step_size(GRAPH, parse_method(request.param), (SHAPE,))
 
 
-@pytest.mark.sample(4)
 def test_the_step_size_that_is_found_brings_models_together_and_keeps_them_so(found: Choco | DeepSqueeze) -> None:
     """The models of CHOCO come closer without end; the distance of Deep-Squeeze falls to a floor and stays there."""
     distances = averaged(found, 100)
@@ -72,7 +81,7 @@ def test_the_step_size_that_is_found_brings_models_together_and_keeps_them_so(fo
 @pytest.mark.parametrize("text", ["drive(feedback=True)", "efsign()", "qsgd(levels=7, bucket=64, feedback=True)"])
 def test_the_floor_of_deep_squeeze_is_proportional_to_its_step_size_and_to_the_norm_of_the_models(text: str) -> None:
     def floor(step_size: float, common: float, use: str = f"deep_squeeze({text})") -> float:
-        return float(np.mean(averaged(replace(parse_method(use), step_size=step_size), 90, common)[60:]))
+        return float(np.mean(averaged(replace(parse_method(use), step_size=step_size), 60, common)[40:]))
 
     whole = floor(0.25, common=5)
     assert floor(0.125, common=5) == pytest.approx(whole / 2, rel=0.25)
@@ -80,7 +89,6 @@ def test_the_floor_of_deep_squeeze_is_proportional_to_its_step_size_and_to_the_n
     assert floor(0.25, common=10, use="choco(drive())") < 1e-3 * whole
 
 
-@pytest.mark.sample(4)
 def test_nodes_that_train_learn_together_what_none_of_them_knows(found: Choco | DeepSqueeze) -> None:
     """Node i moves towards a target of its own; the mean of the targets is what all of them should learn."""
     rng = np.random.default_rng(3)

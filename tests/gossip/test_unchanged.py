@@ -12,7 +12,7 @@ import fedcomp
 from fedcomp.gossip import Choco, DeepSqueeze, Method, Network, parse_topology
 from fedcomp.methods import METHODS
 
-NODES, ROUNDS = 4, 5
+NODES, ROUNDS = 4, 3
 
 
 def accepted(kind: Callable[..., Method]) -> list[Method]:

@@ -32,7 +32,7 @@ def test_two_rounds_of_error_feedback_by_hand() -> None:
     assert state["residual"].tolist() == [1, 2, 0, 0]
 
 
-@pytest.mark.parametrize("n", [1, 31, 5000, 5 * BLOCK_ENTRIES])
+@pytest.mark.parametrize("n", [1, 31, 2 * BLOCK_ENTRIES + 1])
 @pytest.mark.parametrize("density", [1 / 400, 0.1, 1.0])
 @pytest.mark.parametrize("scale", [1.0, 1e-40, 1e25])
 def test_everything_sent_plus_the_residual_is_the_sum_of_all_updates(n: int, density: float, scale: float) -> None:

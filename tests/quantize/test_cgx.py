@@ -267,12 +267,12 @@ def test_error_feedback_around_levels_of_least_error_stays_bounded(bits: int) ->
     """Heavy-tailed vectors, whose error with the levels of the range is longer than they are."""
     compressor, rng = fedcomp.cgx(bits=bits, feedback=True), np.random.default_rng(bits)
     state, norms, lengths = compressor.init(1000), list[float](), list[float]()
-    for seed in range(300):
+    for seed in range(150):
         vector = rng.standard_t(2, 1000).astype(np.float32)
         lengths.append(float(np.linalg.norm(vector)))
         _, state = compressor.encode(vector, state, seed)
         norms.append(float(np.linalg.norm(state["residual"])))
-    assert max(norms[200:]) < 3 * max(norms[20:120])
+    assert max(norms[100:]) < 3 * max(norms[20:70])
     assert max(norms[20:]) < 3 * float(np.median(lengths)), (
-        "with the levels of the range it is 4.7 times as long, or more"
+        "with the levels of the range it is 3.2 times as long, or more"
     )

@@ -37,6 +37,7 @@ def test_each_chunk_keeps_its_own_largest() -> None:
     assert ChunkedTopK(1 / 3, 3).quantize(CompensatedUpdate(update)).indices.tolist() == [1, 4, 6]
 
 
+@pytest.mark.sample(19)
 @pytest.mark.parametrize("chunk", [1, 2, 7, 64, 1000, 4096, 5000, 1 << 17])
 @pytest.mark.parametrize("density", [1e-6, 0.01, 1 / 64, 0.3, 0.6, 1.0])
 def test_the_kept_entries_are_those_of_a_sort_of_each_chunk(chunk: int, density: float) -> None:

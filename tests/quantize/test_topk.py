@@ -83,9 +83,9 @@ def test_a_density_that_is_no_fraction_is_refused(density: float) -> None:
         TopK(density)
 
 
-def test_a_thousand_random_vectors_keep_exactly_the_largest() -> None:
+def test_three_hundred_random_vectors_keep_exactly_the_largest() -> None:
     rng = np.random.default_rng(20)
-    for turn in range(1000):
+    for turn in range(300):
         n = 1 if turn % 20 == 0 else int(rng.integers(1, 120))
         density = float(rng.choice([1.0, 1 / n, 10 ** rng.uniform(-4, 0), rng.random() or 1.0]))
         value = random_vector(rng, n)

@@ -33,6 +33,7 @@ def random_vertices(n: int, chunk: int, rate: int) -> CrossPolytope:
     return CrossPolytope(rotation, rates, scales, np.concatenate([*symbols, []]).astype(np.uint16))
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("rate", [0, 5, 16, 40, 100, 223, 224])
 @pytest.mark.parametrize(
     ("n", "chunk"), [(1, 1024), (2, 1024), (3, 1024), (31, 2048), (1000, 1024), (5001, 1024), (70_077, 4096)]

@@ -70,6 +70,7 @@ def test_two_entries_by_hand() -> None:
     assert value.dense().tolist() == expected
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("bits", RATES)
 def test_entries_are_those_of_a_slow_reader_to_the_bit(bits: float, n: int) -> None:
@@ -78,6 +79,7 @@ def test_entries_are_those_of_a_slow_reader_to_the_bit(bits: float, n: int) -> N
     assert value.dense().tobytes() == expected.tobytes()
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("bits", RATES)
 def test_adding_is_adding_the_dense_vector(bits: float, n: int) -> None:

@@ -183,7 +183,7 @@ def test_damaged_payloads_are_refused_within_bounded_memory_or_read_as_what_they
     frame = write_activations(range(6), rows, range(6), memory, fedcomp.parse(text))
     gradient = write_gradient(rows, fedcomp.parse(text), number=1)
     refused = 0
-    for turn in range(1500):
+    for turn in range(600):
         original = gradient if turn % 3 == 0 else frame
         data = bytearray(original.payload)
         for _ in range(int(rng.integers(1, 4))):
@@ -201,6 +201,6 @@ def test_damaged_payloads_are_refused_within_bounded_memory_or_read_as_what_they
                 assert len(batch.ids) <= 100
         except FedcompError:
             refused += 1
-    assert refused > 300
+    assert refused > 120
     assert memory.ids.tolist() == [0, 1, 2, 3], "reading changes no memory"
     assert parse_single_frame(frame.to_bytes()).kind is Kind.ACTIVATION

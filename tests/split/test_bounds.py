@@ -85,7 +85,7 @@ def test_a_hostile_batch_stops_nobody(magnitude: float, begins: bool) -> None:
         while (weights := each.server.take(1, each.answer(each.server.message(1)))) is None:
             pass
         each.finish(weights)
-        each.run(3)
+        each.run(1)
     assert pair.bits() == quiet.bits()
 
 
@@ -117,7 +117,7 @@ def test_an_honest_run_loses_nothing() -> None:
     """The bounds change no bit of it."""
     runs = [Pair(SplitSettings(batch_size=5, steps=20, momentum=0.5, clip=clip)) for clip in (5.0, 0.0)]
     for each in runs:
-        each.run(5)
+        each.run(3)
     assert runs[0].bits() == runs[1].bits()
     assert accuracy(runs[0]) > 0.6
 

@@ -29,7 +29,7 @@ def test_every_method_has_an_outcome() -> None:
         assert {fedcomp.parse(text).name for text, of in OUTCOMES if of == use} == set(fedcomp.METHODS) - {"int8"}
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("text", [text for text, use in WORKING if use == "change"])
 def test_what_both_ends_hold_stays_near_the_activations(text: str) -> None:
     """Activations that change by 5 % from visit to visit: the error never grows beyond a share of them, and then stays."""
@@ -45,7 +45,7 @@ def test_what_both_ends_hold_stays_near_the_activations(text: str) -> None:
     assert max(errors[40:]) < 1.5 * max(errors[5:40]) + 1e-3
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(("text", "use"), WORKING)
 def test_a_node_and_its_server_learn(text: str, use: str) -> None:
     pair = Pair(settings(text, use, batch_size=20, steps=15, learning_rate=0.5), count=60)

@@ -101,9 +101,9 @@ class Faults:
 @pytest.mark.parametrize("seed", range(3))
 def test_any_faults_end_in_the_bits_of_a_quiet_run(settings: SplitSettings, seed: int) -> None:
     quiet, pair = Pair(settings), Pair(settings)
-    quiet.run(rounds=4)
+    quiet.run(rounds=3)
     faults = Faults(pair, seed)
-    for _ in range(4):
+    for _ in range(3):
         faults.round()
     assert faults.seen >= set(faults.kinds)
     assert pair.bits() == quiet.bits()
@@ -115,6 +115,7 @@ def test_any_faults_end_in_the_bits_of_a_quiet_run(settings: SplitSettings, seed
     assert pair.server.traffic.sent_bytes > quiet.server.traffic.sent_bytes
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_node_that_lost_its_state_or_got_an_old_one_back_is_repaired(seed: int) -> None:
     pair = Pair(SETTINGS)

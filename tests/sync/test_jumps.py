@@ -36,7 +36,7 @@ METHODS = [STC, fedcomp.stc(density=0.3), fedcomp.topk(density=0.1, values="natu
 @pytest.mark.parametrize("compressor", METHODS, ids=str)
 @pytest.mark.parametrize("off_grid", [0, 13])
 def test_every_route_from_every_version_ends_in_the_same_bits(compressor: Compressor, off_grid: int) -> None:
-    assert check_routes(1, 200, compressor, off_grid) > 350
+    assert check_routes(1, 120, compressor, off_grid) > 200
 
 
 def test_chains_of_jumps_end_in_the_same_bits() -> None:
@@ -55,14 +55,14 @@ def test_chains_of_jumps_end_in_the_same_bits() -> None:
     assert len({origin.counts.tobytes() for origin in origins if origin is not None}) == 1
 
 
-def test_a_node_that_is_back_after_two_thousand_versions_jumps() -> None:
+def test_a_node_that_is_back_after_six_hundred_versions_jumps() -> None:
     publisher, replica, rng = Publisher.begin(start()), start(), np.random.default_rng(0)
-    for version in range(1, 2_004):
+    for version in range(1, 604):
         publisher.publish(rng.standard_normal(N, np.float32) * np.float32(0.001), exact(version), STC, seed=version)
         if version <= 3:
             replica = replica.advance(publisher.history.frames()[-1])
     (jump,) = (parse_single_frame(data) for data in publisher.route(*replica.place).frames)
-    assert (jump.kind, jump.base_version, jump.version) == (Kind.JUMP, 0, 2_003)
+    assert (jump.kind, jump.base_version, jump.version) == (Kind.JUMP, 0, 603)
     assert jump.size < 0.75 * start().key_frame().size
     assert bits(replica.advance(jump)) == bits(publisher.replica)
 
@@ -114,7 +114,7 @@ def jump_of_one_sum(deltas: tuple[Frame, ...], replica: Replica) -> bytes | None
     return replica.jump_frame(begin, steps, exact=has_exact).to_bytes()
 
 
-@pytest.mark.sample(33)
+@pytest.mark.sample(19)
 @pytest.mark.parametrize("most", [jumps.MAX_DECODED_BYTES, 1000, 0])
 @pytest.mark.parametrize("off_grid", [0, 31])
 @pytest.mark.parametrize("text", [text for text in TEXTS if fedcomp.parse(text).memory == RESIDUAL])

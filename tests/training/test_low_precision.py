@@ -138,10 +138,10 @@ def test_the_gradient_is_right_in_the_mean_and_repeats_by_the_seed() -> None:
     loss.backward()  # type: ignore[no-untyped-call]
     exact = weights["4.weight"].grad
     assert exact is not None
-    mean = torch.stack([gradient(seed) for seed in range(400)]).mean(0)
+    mean = torch.stack([gradient(seed) for seed in range(225)]).mean(0)
     one = float((gradient(0) - exact).norm() / exact.norm())
     assert one > 0.2
-    assert float((mean - exact).norm() / exact.norm()) < 2 * one / 20
+    assert float((mean - exact).norm() / exact.norm()) < 2 * one / 15
 
 
 @pytest.mark.parametrize("normalization", ["range", "batch"])
@@ -184,7 +184,7 @@ def test_batch_normalization_is_by_ranges_in_training_unless_asked_otherwise(nor
     assert "forward" not in vars(model[0])
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "rate", "steps"),
     [("mlp", 0.05, 60), ("cnn", 0.05, 80), ("cnn_bn", 0.05, 40), ("lora", 0.05, 40), ("lstm", 0.2, 45)],

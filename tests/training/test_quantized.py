@@ -205,7 +205,7 @@ def test_a_recurrent_layer_gets_a_packed_sequence_of_few_bits() -> None:
     assert len(distinct(seen[0])) > 2
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "rate", "steps"), [("mlp", 0.05, 60), ("cnn", 0.05, 80), ("lora", 0.05, 40), ("lstm", 0.2, 45)]
 )

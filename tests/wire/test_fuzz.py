@@ -42,7 +42,7 @@ def test_mutants_are_refused_or_lead_to_a_valid_result(part: int) -> None:
     assert {n for _, n in tally} >= set(SIZES[:2])
 
 
-@pytest.mark.sample(32)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("number", specimens.numbers(MODEL))
 def test_undamaged_bodies_of_every_form_take_at_most_four_times_the_model(number: int) -> None:
     codec, body = specimens.body(MODEL, number)

@@ -106,7 +106,7 @@ def test_another_number_of_entries_than_needed_is_refused(example: Example) -> N
 def test_changed_bytes_are_refused_or_decode_to_a_finite_vector(example: Example) -> None:
     code, value = example
     for n in (N, None):
-        for found in survivors(partial(code.decode, n=n), code.encode(value), 60):
+        for found in survivors(partial(code.decode, n=n), code.encode(value), 30):
             if n is None and found.n > 1 << 20:
                 continue  # equal levels take a few bytes: dense() would take much memory
             dense = found.dense()
