@@ -169,12 +169,16 @@ def test_an_example_is_as_good_compressed_as_plain_for_far_fewer_bytes(
     assert values["ratio"] == pytest.approx(claims["ratio"], rel=0.2)
 
 
+QUICK = {"num-server-rounds": 2, "num-versions": 4, "local-epochs": 1, "local-steps": 2, "batch-size": 100}
+
+
 @pytest.mark.parametrize("name", sorted(set(MIN_RATIO) - {*SHORT, *WHOLE}))
 @pytest.mark.filterwarnings("default")  # of the libraries
 def test_two_rounds_of_an_example_run_plain_and_compressed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     skip_without(name)
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    run.main(str(EXAMPLES / name), "num-server-rounds=2", *(["num-versions=4"] if name == "asynchronous" else []))
+    settings = run.read(EXAMPLES / name)[1].keys() & QUICK.keys()
+    run.main(str(EXAMPLES / name), *(f"{setting}={QUICK[setting]}" for setting in settings))
     output = capsys.readouterr().out
     found = OUTPUT.fullmatch(output)
     assert found, f"a node was refused or failed, or fedcomp warns:\n{output}"

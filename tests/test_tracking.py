@@ -2,10 +2,14 @@
 
 import importlib.util
 import json
+import logging
 import os
 import re
+import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +35,35 @@ print("ran", json.dumps([strategy.round, uplink_bytes]))
 """Prints the rounds, and the bytes sent up until the end of each of the first three."""
 
 
+def program(section: str) -> str:
+    """Return the recipe of a section, after what it needs."""
+    (recipe,) = re.findall(rf"^## {section}\n\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return BEFORE + str(recipe)
+
+
+@pytest.fixture
+def log() -> Iterator[logging.Logger]:
+    """Flower's log, which a recipe changes."""
+    log = logging.getLogger("flwr")
+    level, handlers = log.level, log.handlers.copy()
+    yield log
+    log.setLevel(level)
+    for handler in {*log.handlers} - {*handlers}:
+        log.removeHandler(handler)
+        handler.close()
+
+
+def run_here(section: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Run the recipe of a section in this process and in `folder`; return its variables."""
+    (folder / "recipe.py").write_text(program(section))
+    monkeypatch.chdir(folder)
+    return runpy.run_path("recipe.py")
+
+
 def run(section: str, folder: Path, after: str = "") -> tuple[int, list[int], Any]:
     """Run the recipe of a section, then `after`, in `folder`; return its rounds, bytes, and what `after` prints as JSON."""
-    (recipe,) = re.findall(rf"^## {section}\n\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     done = subprocess.run(
-        [sys.executable, "-c", BEFORE + recipe + AFTER + after],
+        [sys.executable, "-c", program(section) + AFTER + after],
         cwd=folder,
         env={
             "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
@@ -66,24 +94,25 @@ def need(package: str) -> None:
         pytest.skip(f"{package} is not installed; `pip install {package}` lets this test run")
 
 
-def test_flowers_log_has_a_line_for_each_round(tmp_path: Path) -> None:
-    rounds, _, _ = run("Flower's log", tmp_path)
-    assert rounds == 3
+@pytest.mark.usefixtures("log")
+def test_flowers_log_has_a_line_for_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_here("Flower's log", tmp_path, monkeypatch)["strategy"].round == 3
     lines = re.findall(
         r"^round (\d): \d\.\d\d MB so far, \d+\.\d times fewer$", (tmp_path / "run.log").read_text(), re.M
     )
     assert lines == ["1", "2", "3"]
 
 
-def test_tensorboard_has_the_numbers_of_each_round(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("log")
+@pytest.mark.filterwarnings("default")  # of the library
+def test_tensorboard_has_the_numbers_of_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("tensorboard")
-    read = """
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-events = EventAccumulator("runs/tensorboard").Reload()
-print("found", json.dumps([[one.step, one.value] for one in events.Scalars("total/uplink_bytes")]))
-"""
-    _, uplink_bytes, found = run("TensorBoard", tmp_path, read)
-    assert found == [[number, size] for number, size in enumerate(uplink_bytes, start=1)]
+    ledger = run_here("TensorBoard", tmp_path, monkeypatch)["strategy"].ledger
+    accumulator = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator("runs/tensorboard").Reload()
+    found = [(one.step, one.value) for one in events.Scalars("total/uplink_bytes")]
+    uplink_bytes = accumulate(ledger.of_round(number).uplink_bytes for number in (1, 2, 3))
+    assert found == list(enumerate(uplink_bytes, start=1))
 
 
 def test_mlflow_has_the_numbers_of_each_round_and_the_compressors(tmp_path: Path) -> None:
@@ -122,9 +151,11 @@ print("found", json.dumps(rows))
     assert [row[2] for row in found[1:]] == [row[3] for row in found[:-1]], "one span after the other"
 
 
-def test_a_run_stops_early_with_the_model_of_its_last_complete_round(tmp_path: Path) -> None:
-    read = 'print("found", json.dumps([strategy.ledger.sent_bytes, list(model)]))'
-    rounds, _, (sent, names) = run("Stop early", tmp_path, read)
-    assert rounds < 1000
-    assert sent > 1_000_000
-    assert "layer.weight" in names
+@pytest.mark.usefixtures("log")
+def test_a_run_stops_early_with_the_model_of_its_last_complete_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = run_here("Stop early", tmp_path, monkeypatch)
+    assert found["strategy"].round < 1000
+    assert found["strategy"].ledger.sent_bytes > 1_000_000
+    assert "layer.weight" in found["model"]

@@ -12,7 +12,7 @@ from deploy.run_config import ROOT, app_of
 from fedcomp.sync import Publisher, start_replica
 from fedcomp.wire import Frame, layout_of
 
-NODES, ROUNDS = 20, 12
+NODES, ROUNDS = 20, 8
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -163,6 +163,7 @@ class Troubled(LocalGrid):
         return replies
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_log_has_the_lines_that_the_page_explains(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = defaults() | {"num-rounds": 5, "min-nodes": 5, "fraction-train": 1.0, "runs-dir": str(tmp_path)}
     config |= {"node-timeout": 0.0, "model": "logistic"}

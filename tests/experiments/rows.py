@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
 def rows(count: int = 1, **values: Any) -> pd.DataFrame:
     """Return `count` rows with these values; all other measured columns are 0."""
     table = {"cell": "a", **SETTINGS, **dict.fromkeys(MEASURED, 0), **values}
-    return pd.DataFrame({name: [table[name]] * count for name in COLUMNS}).astype(COLUMNS)
+    return pd.DataFrame({name: pd.array([table[name]] * count, dtype=dtype) for name, dtype in COLUMNS.items()})
 
 
 def cell(accuracies: Sequence[float | None], *, up: int = 1000, down: int = 4000, **settings: Any) -> pd.DataFrame:

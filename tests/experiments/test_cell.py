@@ -28,6 +28,7 @@ def app_records(one: Cell, folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "app" / "rounds.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_rows_are_the_evaluated_rounds_of_the_app_with_sums_since_the_start(tmp_path: Path) -> None:
     one = cell(iterations=50, evaluate_every=20)
     rows = run_cell(one, "")

@@ -10,6 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from seaborn import FacetGrid
 
 from benchmarks.netshape.profiles import PROFILES
 from experiments import figures
@@ -20,8 +21,9 @@ from tests.experiments.rows import cell, dense, study
 
 
 @pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
+def _close_figures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     plt.switch_backend("agg")
+    monkeypatch.setattr(FacetGrid, "tight_layout", lambda grid: grid)  # the figures' own layout replaces it
     yield
     plt.close("all")
 

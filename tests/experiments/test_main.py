@@ -84,8 +84,9 @@ def write(folder: Path, text: str) -> Path:
 
 @pytest.mark.system
 def test_a_killed_study_resumes_grows_and_runs_no_cell_twice(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(study_report, "pictures", lambda study: iter(()))
     study, out = write(tmp_path, STUDY), tmp_path / "out"
     with start(study, out) as process:
         wait_for_a_cell(process)
@@ -174,7 +175,10 @@ def test_a_hub_that_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
     assert len(lines) == 3
 
 
-def test_cells_of_another_study_are_reused_and_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cells_of_another_study_are_reused_and_not_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_report, "pictures", lambda study: iter(()))
     study, table, out = write(tmp_path, ENDLESS), tmp_path / "others.csv", tmp_path / "out"
     wanted = pd.concat([rows(cell=cell.name) for cell in read_plan(study).cells])
     write_csv(table, pd.concat([rows(cell="not wanted"), wanted]))

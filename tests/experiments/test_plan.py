@@ -224,4 +224,5 @@ def test_every_study_can_be_read(path: Path) -> None:
     seeds = Counter(cell.settings["seed"] for cell in found.cells)
     assert len(set(seeds.values())) == 1  # each seed has the same number of cells
     assert found.study.question
-    assert all(cell.clients_per_round == sampled(cell) for cell in found.cells)
+    samplings = {(cell.clients, cell.clients_per_round, cell.config()["fraction-train"]): cell for cell in found.cells}
+    assert all(cell.clients_per_round == sampled(cell) for cell in samplings.values())

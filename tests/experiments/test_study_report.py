@@ -11,7 +11,9 @@ from typing import Any, BinaryIO
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from seaborn import FacetGrid
 
+from experiments import study_report
 from experiments.results import write_csv
 from experiments.study_report import About, main, render
 from tests.experiments.rows import cell, sweep
@@ -42,21 +44,26 @@ class Tags(HTMLParser):
 
 
 @contextlib.contextmanager
-def drawing(*kinds: str) -> Iterator[None]:
-    """Draw the figures of these formats, once each; of the others, draw the first and take its picture for all of them."""
-    pictures, savefig = dict[object, bytes](), Figure.savefig
+def drawing() -> Iterator[None]:
+    """Draw the first figure of each format, and a small one in place of every other; arrange none before it is drawn."""
+    small, drawn, savefig = Figure(figsize=(1, 1)), set[str](), Figure.savefig
+    small.add_subplot(xticks=(), yticks=()).plot([1, 2])
 
     def draw(figure: Figure, file: BinaryIO, **settings: Any) -> None:
-        kind = settings["format"]
-        key = (kind, figure) if kind in kinds else kind
-        if key not in pictures:
-            drawn = io.BytesIO()
-            savefig(figure, drawn, **settings)
-            pictures[key] = drawn.getvalue()
-        file.write(pictures[key])
+        savefig(small if settings["format"] in drawn else figure, file, **settings)
+        drawn.add(settings["format"])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", draw)
+        patch.setattr(FacetGrid, "tight_layout", lambda grid: grid)
+        yield
+
+
+@contextlib.contextmanager
+def without_figures() -> Iterator[None]:
+    """Make pages without figures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study_report, "pictures", lambda study: iter(()))
         yield
 
 
@@ -70,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "environment.json").write_text('{"processor": "A <CPU>, 8 cores"}', encoding="utf-8")
     figures, tables = ["--figures", str(folder / "figures"), "--format", "svg", "pdf"], io.StringIO()
     latex = ["--latex", str(folder / "tables")]
-    with contextlib.redirect_stdout(tables), drawing("svg"):
+    with contextlib.redirect_stdout(tables), drawing():
         main([str(folder / "results.csv"), "--title", "<script>alert(1)</script>", *figures, "--markdown", *latex])
     (folder / "tables.md").write_text(tables.getvalue(), encoding="utf-8")
     return folder
@@ -84,7 +91,8 @@ def text(html: str) -> str:
 @pytest.fixture(scope="module")
 def complete() -> str:
     """Return the page of a complete study."""
-    return render(pd.concat(sweep()), ABOUT)
+    with drawing():
+        return render(pd.concat(sweep()), ABOUT)
 
 
 def test_the_page_loads_nothing_and_closes_what_it_opens(complete: str) -> None:
@@ -112,7 +120,7 @@ def test_the_page_has_title_question_commands_notes_and_every_method_with_its_se
 def known() -> str:
     """Return the page of one cell, whose environment is known, and whose downlink is a method within another."""
     about = About("A title", results="../results.csv", environment={"processor": "A <CPU>, 8 cores"}, made="made today")
-    with drawing():
+    with without_figures():
         return render(cell([0.1, 0.5], downlink="balanced(stc(density=0.01))"), about)
 
 
@@ -186,7 +194,7 @@ def test_the_command_names_the_environment_that_was_recorded_next_to_the_results
 
 def test_the_printed_tables_are_for_the_given_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_csv(tmp_path / "results.csv", cell([0.1]))
-    with drawing():
+    with without_figures():
         main([str(tmp_path / "results.csv"), "--target", "0.4", "--markdown"])
     assert "| 40 % | STC 1/100 |" in capsys.readouterr().out
     assert "not recorded" in (tmp_path / "results.html").read_text(encoding="utf-8"), "no environment is known"

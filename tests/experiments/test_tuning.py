@@ -10,7 +10,6 @@ from experiments import study_report
 from experiments.__main__ import main
 from experiments.cell import run_cell
 from experiments.configuration import Cell
-from experiments.figures import pictures
 from experiments.plan import StudyError, StudyPlan, read_plan
 from experiments.results import read_csv
 from experiments.runner import Event, Finished, Workers
@@ -149,8 +148,8 @@ def test_a_study_is_tuned_run_and_continued_and_its_report_says_how(
         return (Finished(cell, run_cell(cell, data_dir, scratch)) for cell in cells)
 
     monkeypatch.setattr(Workers, "run", run_here)
-    monkeypatch.setattr(study_report, "pictures", lambda study: [next(pictures(study))])
-    plan_of(tmp_path)
+    monkeypatch.setattr(study_report, "pictures", lambda study: iter(()))
+    plan_of(tmp_path, STUDY.replace("iterations = 6", "iterations = 2").replace("mlp", "logistic"))
     command = [str(tmp_path / "rates.toml"), "--out", str(tmp_path / "out"), "--workers", "1"]
     assert main(command) == 0
     table = read_csv(tmp_path / "out" / "results.csv")

@@ -25,6 +25,7 @@ SETTINGS: dict[str, Any] = {
     "min-nodes": NODES,
     "model": "cnn",
     "partition": "dirichlet(alpha=0.3) + rotation(degrees=20)",
+    "local-steps": 4,
     "momentum": 0.5,
     "device": "cpu",
     "run-name": "run",

@@ -217,6 +217,7 @@ def test_the_view_is_updated_until_the_run_ends(folder: RunFolder) -> None:
     assert "7            0" in last
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_real_run_is_shown(config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = {"num-rounds": 3, "min-nodes": NODES, "fraction-train": 1.0, "model": "logistic", "run-name": "run"}
     config |= run | {"runs-dir": str(tmp_path)}
