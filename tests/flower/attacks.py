@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -175,14 +174,17 @@ def gigabytes(frame: Frame) -> Iterable[Frame | bytes]:
 FORGERIES: tuple[Forge, ...] = (garbage, another_model, nans, lying_length, gigabytes)
 
 
-def forged(forge: Forge) -> list[Change]:
-    """Return a change for each frame of `forge`."""
+def sends_each(forge: Forge) -> Change:
+    """Return the change to copies of a reply, one with each frame of `forge`."""
 
-    def nth(number: int, frame: Frame) -> Frame | bytes:
-        return list(forge(frame))[number]
+    def change(reply: Message) -> list[Message]:
+        replies: list[Message] = []
+        for made in forge(frame_of(reply)):
+            replies.append(copied(reply))
+            replies[-1].content["arrays"] = records.pack(made if isinstance(made, bytes) else made.to_bytes())
+        return replies
 
-    frame = Frame(Kind.UPDATE, 1, 0, 0, 0, 0, 0, 0, bytes(100))
-    return [sends(partial(nth, number)) for number in range(len(list(forge(frame))))]
+    return change
 
 
 def update_of(value: float, weight: float = 1) -> Change:

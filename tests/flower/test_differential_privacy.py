@@ -28,7 +28,7 @@ from fedcomp.flower.local_grid import Fault
 from fedcomp.methods import METHODS
 from tests.flower.toy import Aggregate, Messages, add_update, arrays_of, state_of, sum_of_updates
 
-NODES, ROUNDS, CLIP = 3, 12, 0.5
+NODES, ROUNDS, CLIP = 3, 8, 0.5
 UPLINKS = [name for name in METHODS if METHODS.about(name).uplink and name not in ("signsgd", "ef21")]
 Mod = Callable[[Message, Context, Any], Message]
 

@@ -51,8 +51,8 @@ def held(context: Context) -> np.ndarray[Any, Any]:
 @pytest.mark.sample(9)
 @pytest.mark.parametrize("name", UPLINKS)
 def test_every_uplink_arrives_in_fewer_bytes_than_dense(name: str) -> None:
-    strategy, _ = run(SMALL.get(name, name), "dense()")
-    assert strategy.version == 5
+    strategy, _ = run(SMALL.get(name, name), "dense()", rounds=3)
+    assert strategy.version == 3
     assert strategy.ledger.refused == 0
     assert np.isfinite(floats(strategy.arrays)).all()
     if name != "dense":
@@ -62,7 +62,7 @@ def test_every_uplink_arrives_in_fewer_bytes_than_dense(name: str) -> None:
 @pytest.mark.sample(9)
 @pytest.mark.parametrize("name", DOWNLINKS)
 def test_every_downlink_keeps_all_nodes_at_the_published_model_to_the_bit(name: str) -> None:
-    strategy, grid = run("topk", name, rounds=6, fraction_train=0.5)
+    strategy, grid = run("topk", name, rounds=4, fraction_train=0.5)
     cast(FedAvg, strategy.inner).fraction_train = 1.0
     before = strategy.arrays
     strategy.start(grid, before, num_rounds=1)
@@ -79,7 +79,7 @@ def test_equal_seeds_give_equal_bytes_and_other_seeds_other_bytes(name: str) -> 
     for seed in (3, 3, 4):
         random.seed(5)
         strategy = CompressedStrategy(inner(name), uplink=fedcomp.parse(name), downlink=fedcomp.dense(), seed=seed)
-        strategy.start(LocalGrid(app(), 4), model(), num_rounds=2)
+        strategy.start(LocalGrid(app(), 2), model(), num_rounds=2)
         vectors.append(floats(strategy.arrays).tobytes())
     assert vectors[0] == vectors[1]
     drawn = {"auto", "randk", "qsgd", "ecqsgd", "natural", "natural_dithering", "terngrad", "powersgd"}
@@ -125,11 +125,11 @@ def estimates_agree(strategy: CompressedStrategy, grid: LocalGrid) -> bool:
 
 @pytest.mark.parametrize("fault", [*Fault])
 def test_the_sum_of_ef21_equals_the_nodes_estimates_after_any_fault(fault: Fault) -> None:
-    strategy, grid = run("ef21(density=0.2)", "dense()", rounds=4)
+    strategy, grid = run("ef21(density=0.2)", "dense()", rounds=2)
     assert estimates_agree(strategy, grid)
     before = strategy.publisher.epoch
     grid.order(2, fault)
-    strategy.start(grid, strategy.arrays, num_rounds=6)
+    strategy.start(grid, strategy.arrays, num_rounds=4)
     assert (strategy.publisher.epoch != before) == (fault is Fault.FORGET)
     assert estimates_agree(strategy, grid)
 
@@ -146,7 +146,7 @@ def test_a_node_that_claims_in_each_round_to_have_lost_its_estimate_undoes_few_r
     strategy = CompressedStrategy(
         inner("ef21(density=0.5)"), uplink=fedcomp.parse("ef21(density=0.5)"), downlink=fedcomp.dense()
     )
-    strategy.start(Meddling(claims, node=2), model(), num_rounds=40)
+    strategy.start(Meddling(claims, node=2, nodes=3), model(), num_rounds=40)
     assert strategy.version >= 35
     assert strategy.publisher.nodes[2].restarts <= 5
 

@@ -10,7 +10,7 @@ from fedcomp.flower import CompressedStrategy, LocalGrid
 from tests.flower.toy import app, model
 
 pytestmark = pytest.mark.one_flower  # another Flower makes other calls
-NODES, ROUNDS = 10, 5
+NODES, ROUNDS = 10, 2
 
 
 @pytest.mark.parametrize(("link", "most"), [("dense()", 5300), ("stc(density=0.05)", 6600), ("auto()", 7300)])

@@ -37,8 +37,8 @@ class Tapped(LocalGrid):
         return super()._deliver(message)
 
 
-def tapped(start: Start | None, memory: str, folder: Path) -> Tapped:
-    return Tapped(start, in_memory=memory == "in memory", files=folder if memory == "files" else None)
+def tapped(start: Start | None, memory: str, folder: Path, nodes: int = NODES) -> Tapped:
+    return Tapped(start, nodes, in_memory=memory == "in memory", files=folder if memory == "files" else None)
 
 
 def build(**settings: object) -> CompressedStrategy:
@@ -78,9 +78,9 @@ def test_the_first_model_is_not_sent_and_everything_else_is_the_same(memory: str
     strategies = build(), build(shared_start=False)
     for strategy, start in zip(strategies, (same, None), strict=True):
         grid = tapped(start, memory, tmp_path / str(start))
-        strategy.start(grid, model(), num_rounds=4)
+        strategy.start(grid, model(), num_rounds=3)
         first = Kind.START if start else Kind.KEY
-        assert grid.routes == {node: [[first], [Kind.DELTA], [Kind.DELTA], [Kind.DELTA]] for node in grid.contexts}
+        assert grid.routes == {node: [[first], [Kind.DELTA], [Kind.DELTA]] for node in grid.contexts}
     shared, sent = strategies
     np.testing.assert_array_equal(floats(shared.arrays), floats(sent.arrays))
     assert shared.ledger.uplink_bytes == sent.ledger.uplink_bytes
@@ -145,9 +145,9 @@ def test_a_node_with_another_start_is_served_in_its_next_round(
         return other(context)
 
     grid, strategy = Tapped(start), build()  # type: ignore[arg-type]
-    strategy.start(grid, model(), num_rounds=4)
-    assert grid.routes[2] == [[Kind.START], [Kind.KEY, Kind.DELTA], [Kind.DELTA], [Kind.DELTA]]
-    assert grid.routes[1] == [[Kind.START], [Kind.DELTA], [Kind.DELTA], [Kind.DELTA]]
+    strategy.start(grid, model(), num_rounds=3)
+    assert grid.routes[2] == [[Kind.START], [Kind.KEY, Kind.DELTA], [Kind.DELTA]]
+    assert grid.routes[1] == [[Kind.START], [Kind.DELTA], [Kind.DELTA]]
     assert held_by(grid, 1) == held_by(grid, 2)
     assert strategy.ledger.by_node()[2].refused == strategy.ledger.refused == 1
     said = [record.message for record in flower_log.records if "this node cannot follow" in record.message]
@@ -188,7 +188,7 @@ def test_where_the_deltas_are_gone_a_late_node_gets_the_model() -> None:
 def test_faults_leave_every_node_with_the_published_model(
     faults: tuple[Fault, ...], when: int, memory: str, tmp_path: Path
 ) -> None:
-    grid, strategy = tapped(large, memory, tmp_path), build()
+    grid, strategy = tapped(large, memory, tmp_path, nodes=2), build()
     for _ in range(when):
         strategy.start(grid, strategy.arrays if strategy.round else large(None), num_rounds=1)
     grid.order(2, *faults)

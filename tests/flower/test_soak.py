@@ -17,16 +17,16 @@ KINDS = ("flower",)
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("part", range(3))
-def test_no_faults_break_a_law(part: int) -> None:
-    result = soak.soak(SEED, 100 * part, lambda result: result.rounds >= 100, KINDS)
+@pytest.mark.parametrize("first", [0, 100, 500, 200])
+def test_no_faults_break_a_law(first: int) -> None:
+    result = soak.soak(SEED, first, lambda result: result.rounds >= 100, KINDS)
     assert not result.broken, next(iter(result.broken.values()))
     assert len(result.faults) > 5
     assert len(result.seen) > 15
 
 
 def test_a_trial_is_the_same_on_every_run() -> None:
-    first, second = (soak.soak(SEED, 3, lambda result: result.trials == 2, KINDS) for _ in range(2))
+    first, second = (soak.soak(SEED, 402, lambda result: result.trials == 1, KINDS) for _ in range(2))
     assert list(first.lines()) == list(second.lines())
 
 
@@ -46,12 +46,12 @@ def test_the_command_line_prints_the_sums(capsys: pytest.CaptureFixture[str]) ->
         soak.main(["--rounds", "0"])
 
 
+@pytest.mark.parametrize(("memory", "first"), [(LinearFeedback, 203), (Ef21, 402)])
 def test_a_memory_that_takes_nothing_back_is_found(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    memory: type, first: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for memory in (LinearFeedback, Ef21):
-        monkeypatch.setattr(memory, "rollback", lambda self, lost, state: state)
-    result = soak.soak(SEED, 0, lambda result: bool(result.broken) or result.trials == 60, KINDS)
+    monkeypatch.setattr(memory, "rollback", lambda self, lost, state: state)
+    result = soak.soak(SEED, first, lambda result: bool(result.broken) or result.trials == 60, KINDS)
     (number,) = result.broken
     assert "is off by" in result.broken[number]
     assert f"trial {number} of seed {SEED} broke a law" in capsys.readouterr().out

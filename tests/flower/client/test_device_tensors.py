@@ -15,7 +15,7 @@ from tests.flower.toy import state_of
 torch: Any = pytest.importorskip("torch")
 other_device: Any = pytest.importorskip("tests.other_device")
 
-N, ROUNDS, NODES = 40_000, 4, 3
+N, ROUNDS, NODES = 40_000, 3, 2
 KEPT = 400
 
 

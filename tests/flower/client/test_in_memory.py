@@ -17,7 +17,7 @@ from fedcomp.wire.codec_ids import codec_id
 from fedcomp.wire.layout import layout_of
 from tests.flower.toy import Arrays, Watching, app, arrays_of, model, state_of, training
 
-NODES, ROUNDS = 8, 20
+NODES, ROUNDS = 6, 14
 
 
 def _run(uplink: str, downlink: str, *, in_memory: bool) -> tuple[CompressedStrategy, LocalGrid]:

@@ -29,7 +29,7 @@ from tests.flower.split.app import Run, start
 from tests.flower.split.app import grid as split_grid
 from tests.flower.toy import arrays_of, client_state_of
 
-NODES, ROUNDS = 2, 4
+NODES, ROUNDS = 2, 3
 TOPK = fedcomp.topk(density=0.25)
 MINE = {"mine": ConfigRecord({"a": 1})}
 
@@ -151,7 +151,7 @@ def _expected() -> tuple[list[float], list[float]]:
     return train(LocalGrid(app(None, ""), NODES))
 
 
-@pytest.mark.sample(27)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("where", HANDLERS)
 @pytest.mark.parametrize("habit", HABITS)
@@ -187,11 +187,11 @@ def test_the_state_of_split_learning_outlives_it_too(store: str, tmp_path: Path)
     runs = [Run(), Run()]
     grids = [grid_of(app(habit, "query"), store, tmp_path / str(index)) for index, habit in enumerate((None, _assign))]
     for run, grid in zip(runs, grids, strict=True):
-        for _ in range(3):
+        for _ in range(2):
             run.training.run(grid, num_rounds=1)
             grid.send_and_receive([Message(RecordDict(), node, "query") for node in grid.contexts])
     without_mod, plain = Run(), split_grid(NODES)
-    for _ in range(3):
+    for _ in range(2):
         without_mod.training.run(plain, num_rounds=1)
     for run in runs:
         assert run.bits() == without_mod.bits() != Run().bits()

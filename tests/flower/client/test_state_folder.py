@@ -590,19 +590,21 @@ def test_a_process_killed_while_writing_leaves_a_valid_file(tmp_path: Path) -> N
         "    print(number, flush=True)\n"
     )
     root = Path(__file__).resolve().parents[3]
-    for _ in range(2):
-        with subprocess.Popen(
-            [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=root
-        ) as writer:
-            assert writer.stdout is not None
-            done = [int(writer.stdout.readline()) for _ in range(5)][-1]
-            writer.send_signal(signal.SIGKILL)
-        with StateFolder(tmp_path, RecordDict()) as folder:
-            state = folder.load(7)
-            number = state.subscriber.number - 2**60
-            assert number >= done
-            _same(state, _state(number))
-        assert not list(tmp_path.glob("*.damaged"))
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=root
+    ) as writer:
+        assert writer.stdout is not None
+        done = [int(writer.stdout.readline()) for _ in range(5)][-1]
+        writer.send_signal(signal.SIGKILL)
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        state = folder.load(7)
+        number = state.subscriber.number - 2**60
+        assert number >= done
+        _same(state, _state(number))
+    _save(tmp_path, _state(number + 1))
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        _same(folder.load(7), _state(number + 1))
+    assert not list(tmp_path.glob("*.damaged"))
 
 
 def test_a_node_with_a_new_id_does_not_take_its_pending_update_back(tmp_path: Path) -> None:

@@ -114,8 +114,8 @@ def test_the_weight_of_a_late_update(staleness: int, exponent: float, weight: fl
 @pytest.mark.parametrize("inner", [FedAvg, FedAdam, FedMedian])
 @pytest.mark.parametrize("speeds", [None, SPEEDS])
 def test_one_buffer_of_all_nodes_gives_the_bits_of_rounds(inner: Any, speeds: Speeds | None) -> None:
-    rounds, _ = _run(None, inner(fraction_evaluate=0.5), speeds=speeds)
-    mode, _ = _run(AsyncMode(buffer=NODES, staleness=1), inner(fraction_evaluate=0.5), speeds=speeds)
+    rounds, _ = _run(None, inner(fraction_evaluate=0.5), speeds=speeds, rounds=6)
+    mode, _ = _run(AsyncMode(buffer=NODES, staleness=1), inner(fraction_evaluate=0.5), speeds=speeds, rounds=6)
     np.testing.assert_array_equal(floats(mode.arrays), floats(rounds.arrays))
     assert mode.publisher.replica.fingerprint == rounds.publisher.replica.fingerprint
     for name in ("uplink_bytes", "downlink_bytes", "catch_up_bytes", "dense_uplink_bytes", "dense_downlink_bytes"):
@@ -123,10 +123,10 @@ def test_one_buffer_of_all_nodes_gives_the_bits_of_rounds(inner: Any, speeds: Sp
 
 
 def test_a_run_in_virtual_time_repeats_to_the_bit() -> None:
-    (first, one), (second, two) = (_run(AsyncMode(buffer=2), speeds=SPEEDS, rounds=15) for _ in range(2))
+    (first, one), (second, two) = (_run(AsyncMode(buffer=2), speeds=SPEEDS, rounds=8) for _ in range(2))
     np.testing.assert_array_equal(floats(first.arrays), floats(second.arrays))
     assert one.now() == two.now()
-    other, _ = _run(AsyncMode(buffer=2), speeds=Speeds(slow=0.3, slowdown=10.0, spread=0.3, seed=5), rounds=15)
+    other, _ = _run(AsyncMode(buffer=2), speeds=Speeds(slow=0.3, slowdown=10.0, spread=0.3, seed=5), rounds=8)
     assert not np.array_equal(floats(other.arrays), floats(first.arrays))
 
 
@@ -174,7 +174,7 @@ def test_every_update_counts_once_through_faults_restarts_and_refusals(
     random.seed(7)
     faults, checkpoint = random.Random(8), tmp_path / "checkpoint"
     mode = AsyncMode(buffer=3, staleness=2, exponent=exponent, return_rest=returns)
-    grid = LocalGrid(toy.app(), 20, speeds=Speeds(slow=0.2, slowdown=8.0, spread=0.5, seed=1))
+    grid = LocalGrid(toy.app(), 12, speeds=Speeds(slow=0.2, slowdown=8.0, spread=0.5, seed=1))
     watching = Watching(fraction_train=0.5, fraction_evaluate=0.0)
 
     def strategy() -> CompressedStrategy:
@@ -195,7 +195,7 @@ def test_every_update_counts_once_through_faults_restarts_and_refusals(
         if part == 2:
             server = strategy()
             server.load(checkpoint)
-        server.start(grid, toy.model(), num_rounds=10, timeout=30.0)
+        server.start(grid, toy.model(), num_rounds=8, timeout=30.0)
     assert server.ledger.total().refused > 5
     assert server.ledger.total().missing > 5
 
@@ -295,15 +295,15 @@ def test_as_many_nodes_train_at_a_time_as_the_inner_strategy_picks() -> None:
     random.seed(1)
     grid = Watched(toy.app(), 20, speeds=SPEEDS)
     strategy = CompressedStrategy(FedAvg(fraction_train=0.4, fraction_evaluate=0.0), mode=AsyncMode(buffer=2))
-    strategy.start(grid, toy.model(), num_rounds=30)
+    strategy.start(grid, toy.model(), num_rounds=12)
     assert most == 8
     assert len(training) >= 6, "they go on training when the last version is published"
 
 
 def test_evaluation_goes_to_nodes_that_do_not_train() -> None:
-    strategy, _ = _run(AsyncMode(buffer=2), FedAvg(fraction_evaluate=1.0), rounds=20, speeds=SPEEDS)
+    strategy, _ = _run(AsyncMode(buffer=2), FedAvg(fraction_evaluate=1.0), rounds=12, speeds=SPEEDS)
     assert strategy.ledger.total().refused == 0
-    assert strategy.version == 20
+    assert strategy.version == 12
 
 
 def test_exact_tensors_that_a_late_node_leaves_alone_stay_as_published() -> None:

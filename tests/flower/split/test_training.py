@@ -39,14 +39,14 @@ def in_folders(path: Path) -> Any:
 def test_several_nodes_train_one_model(mode: LowerParts) -> None:
     run = Run(SplitSettings(fedcomp.cgx(bits=2), batch_size=8, steps=6, learning_rate=0.5), lower_parts=mode)
     before, rounds = run.accuracy(), list[int]()
-    run.training.run(grid(), num_rounds=12, on_round=rounds.append)
-    assert rounds == list(range(1, 13))
+    run.training.run(grid(), num_rounds=6, on_round=rounds.append)
+    assert rounds == list(range(1, 7))
     assert before < 0.5
     assert run.accuracy() > 0.8
     traffic = run.training.traffic
-    assert traffic.dense_uplink_bytes == 12 * (_visits() * 24 + 3 * 120), "6 activations of 4 bytes a visit, 30 weights"
+    assert traffic.dense_uplink_bytes == 6 * (_visits() * 24 + 3 * 120), "6 activations of 4 bytes a visit, 30 weights"
     assert 3 * 20 * 25 <= traffic.first_bytes < 3 * 20 * 27, "6 float32 and a label of each sample"
-    assert traffic.weight_bytes < traffic.sent_bytes < traffic.dense_bytes + 12 * 3 * 14 * 300
+    assert traffic.weight_bytes < traffic.sent_bytes < traffic.dense_bytes + 6 * 3 * 14 * 300
 
 
 def _visits() -> int:
@@ -92,9 +92,9 @@ def test_without_compression_the_upper_part_and_the_lower_ones_train_as_by_hand(
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("mode", MODES)
 def test_lost_and_repeated_messages_and_crashes_change_no_bit(seed: int, mode: LowerParts) -> None:
     quiet, run, nodes, rng = Run(lower_parts=mode), Run(lower_parts=mode), grid(1), np.random.default_rng(seed)
     quiet.training.run(grid(1), num_rounds=4)
@@ -113,12 +113,12 @@ def test_lost_and_repeated_messages_and_crashes_change_no_bit(seed: int, mode: L
 
 @pytest.mark.parametrize("mode", MODES)
 def test_nodes_that_forget_everything_are_repaired(mode: LowerParts) -> None:
-    run, nodes, rng = Run(lower_parts=mode), grid(3), np.random.default_rng(0)
+    run, nodes, rng = Run(lower_parts=mode), grid(2), np.random.default_rng(0)
     for _ in range(8):
-        for node in (1, 2, 3):
+        for node in (1, 2):
             nodes.order(node, Fault.FORGET if rng.random() < 0.2 else Fault.DOUBLE_REPLY, Fault.DOUBLE_REPLY)
     run.training.run(nodes, num_rounds=3)
-    assert run.training.traffic.first_bytes > 3 * 20 * 25, "more than each sample once"
+    assert run.training.traffic.first_bytes > 2 * 20 * 25, "more than each sample once"
     while any(nodes.faults.values()):
         run.training.run(nodes, num_rounds=1)
     run.training.run(nodes, num_rounds=1)
@@ -130,14 +130,14 @@ def test_nodes_that_forget_everything_are_repaired(mode: LowerParts) -> None:
 def test_a_new_server_continues_from_saved_weights(tmp_path: Path) -> None:
     """Its nodes keep their files, which are of another training: they send each sample in full once more."""
     run, nodes = Run(), grid(3, in_folders(tmp_path))
-    run.training.run(nodes, num_rounds=6)
+    run.training.run(nodes, num_rounds=5)
     reached = run.accuracy()
     again = Run()
     again.model.load_state_dict(run.model.state_dict())
-    again.training.run(nodes, num_rounds=2)
+    again.training.run(nodes, num_rounds=1)
     assert again.accuracy() > reached - 0.03 > 0.6
     assert 3 * 20 * 25 <= again.training.traffic.first_bytes < 3 * 20 * 27, "6 float32 and a label of each sample"
-    assert again.training.traffic.weight_bytes < 1.2 * run.training.traffic.weight_bytes * 2 / 6
+    assert again.training.traffic.weight_bytes < 1.2 * run.training.traffic.weight_bytes / 5
 
 
 def test_a_node_that_never_answers_is_left_out_of_the_round() -> None:
@@ -153,11 +153,11 @@ def test_a_node_that_never_answers_is_left_out_of_the_round() -> None:
 
 def test_a_restarted_node_continues_from_its_files(tmp_path: Path) -> None:
     quiet, run = Run(), Run()
-    quiet.training.run(grid(2), num_rounds=4)
+    quiet.training.run(grid(2), num_rounds=2)
     nodes = grid(2, in_folders(tmp_path))
     for node in (1, 2):
         nodes.order(node, *[Fault.DOUBLE_REPLY, Fault.FORGET, Fault.FORGET] * 9)
-    run.training.run(nodes, num_rounds=4)
+    run.training.run(nodes, num_rounds=2)
     assert run.bits() == quiet.bits(), "Context.state is lost, the files are not"
     assert not nodes.contexts[1].state.array_records
     assert sorted(path.name for path in (tmp_path / "1" / "split").iterdir()) == [".lock", "rows", "state"]
@@ -166,7 +166,7 @@ def test_a_restarted_node_continues_from_its_files(tmp_path: Path) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("damage", ["rows gone", "rows cut", "rows flipped", "state cut", "state gone"])
 def test_damaged_files_are_found_and_repaired(damage: str, tmp_path: Path) -> None:
-    run, nodes = Run(), grid(2, in_folders(tmp_path))
+    run, nodes = Run(), grid(1, in_folders(tmp_path))
     run.training.run(nodes, num_rounds=2)
     name, what = damage.split()
     path = tmp_path / "1" / "split" / name

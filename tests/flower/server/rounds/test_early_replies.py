@@ -19,9 +19,10 @@ from fedcomp.flower.server.rounds.early_replies import EarlyReplies
 from fedcomp.sync import Publisher
 from fedcomp.sync.publisher import Reply
 from fedcomp.wire.frame import Kind
-from tests.flower.attacks import MISFITS, NODES, Change, Meddling, copied, sends
+from tests.flower.attacks import MISFITS, Change, Meddling, copied, sends
 from tests.flower.toy import floats, model
 
+NODES, ROUNDS = 3, 2
 PARSE_REPLY = Publisher.parse_reply
 REPLIES: dict[str, Change] = {
     **MISFITS,
@@ -44,11 +45,11 @@ class Trickling(Meddling):
 
 
 def run(grid: Grid) -> CompressedStrategy:
-    """Return a strategy that has trained for three rounds on `grid`."""
+    """Return a strategy that has trained on `grid`."""
     random.seed(1)
     inner = FedAvg(fraction_evaluate=0.0)
     strategy = CompressedStrategy(inner, uplink=fedcomp.stc(density=0.1), downlink=fedcomp.stc(density=0.1))
-    strategy.start(grid, model(), num_rounds=3, timeout=60.0)
+    strategy.start(grid, model(), num_rounds=ROUNDS, timeout=60.0)
     return strategy
 
 
@@ -69,7 +70,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("name", REPLIES)
 @pytest.mark.usefixtures("parsed")
 def test_the_result_is_that_of_replies_that_come_at_once(name: str) -> None:
-    at_once, trickling = run(Meddling(REPLIES[name])), run(Trickling(REPLIES[name]))
+    at_once, trickling = run(Meddling(REPLIES[name], nodes=NODES)), run(Trickling(REPLIES[name], nodes=NODES))
     assert floats(trickling.arrays).tobytes() == floats(at_once.arrays).tobytes()
     assert trickling.ledger.refused == at_once.ledger.refused
     assert trickling.ledger.uplink_bytes == at_once.ledger.uplink_bytes
@@ -88,18 +89,18 @@ def test_a_reply_is_parsed_once_and_before_the_last_one_arrives(
             before.append(len(parsed))
             return super().pull_messages(message_ids)
 
-    run(GridWrapper(Watching(REPLIES["its own"])))
-    assert before == list(range(3 * NODES)), "each question finds the replies before it parsed"
-    assert len(parsed) == 3 * NODES
+    run(GridWrapper(Watching(REPLIES["its own"], nodes=NODES)))
+    assert before == list(range(ROUNDS * NODES)), "each question finds the replies before it parsed"
+    assert len(parsed) == ROUNDS * NODES
 
     before.clear()
     parsed.clear()
     monkeypatch.setattr(early_replies, "MAX_DECODED_BYTES", 1)
-    run(Watching(REPLIES["its own"]))
-    assert before == [done * NODES + min(asked, 1) for done in range(3) for asked in range(NODES)], (
+    run(Watching(REPLIES["its own"], nodes=NODES))
+    assert before == [done * NODES + min(asked, 1) for done in range(ROUNDS) for asked in range(NODES)], (
         "one fills the memory"
     )
-    assert len(parsed) == 3 * NODES
+    assert len(parsed) == ROUNDS * NODES
 
 
 @pytest.mark.usefixtures("parsed")
@@ -108,7 +109,7 @@ def test_what_counts_is_what_a_reply_holds_when_it_is_validated() -> None:
         """Forges replies after the server has parsed them."""
 
         def __init__(self) -> None:
-            super().__init__(REPLIES["its own"])
+            super().__init__(REPLIES["its own"], nodes=NODES)
             self.seen: Message | None = None
             self.asked, self.forged = set[str](), 0
 
@@ -136,5 +137,5 @@ def test_a_reply_is_parsed_again_for_another_version(parsed: list[int]) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchange, "EarlyReplies", Late)
-        run(Trickling(REPLIES["its own"]))
-    assert len(parsed) == 3 * (NODES + NODES - 1), "all but the last one of a round twice"
+        run(Trickling(REPLIES["its own"], nodes=NODES))
+    assert len(parsed) == ROUNDS * (NODES + NODES - 1), "all but the last one of a round twice"
