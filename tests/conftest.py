@@ -37,7 +37,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if sample := cases[0].get_closest_marker("sample"):
             for item in set(cases) - _spread(cases, sample.args[0]):
                 item.add_marker("nightly")
-        if most := config.getoption("cases"):
+        most = config.getoption("cases")
+        if most and not cases[0].get_closest_marker("every_case"):
             left_out |= set(cases) - _spread([item for item in cases if not item.get_closest_marker("nightly")], most)
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -68,6 +68,10 @@ def test_a_sample_of_cases_and_the_nightly_ones_are_all_cases(tmp_path: Path) ->
 @pytest.mark.parametrize("case", range(10))
 def test_a_few(case): ...
 
+@pytest.mark.every_case
+@pytest.mark.parametrize("case", range(3))
+def test_all(case): ...
+
 def test_whole(): ...
 """
     )
@@ -85,6 +89,7 @@ def test_whole(): ...
     for options in (["-m", "not nightly"], ["-m", "nightly"], ["-m", "not nightly", "--cases", "2"]):
         done = subprocess.run([*collect, *options], capture_output=True, text=True, cwd=tmp_path, check=True)
         found.append(set(re.findall(r"::(test_\S+)", done.stdout)))
-    assert found[0] == {"test_a_few[1]", "test_a_few[5]", "test_a_few[8]", "test_whole"}
+    whole = {"test_all[0]", "test_all[1]", "test_all[2]", "test_whole"}
+    assert found[0] == {"test_a_few[1]", "test_a_few[5]", "test_a_few[8]"} | whole
     assert found[1] == {f"test_a_few[{case}]" for case in range(10)} - found[0]
-    assert found[2] == {"test_a_few[1]", "test_a_few[8]", "test_whole"}
+    assert found[2] == {"test_a_few[1]", "test_a_few[8]"} | whole

@@ -12,6 +12,7 @@ from fedcomp.flower.compat import ErrorCode, error_of_app, is_about_array_type, 
 FLOWER = Path(flwr.__file__).parent
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("text", ["no data", "", "it's <'quoted'>", "two\nlines"])
 def test_the_text_of_an_apps_exception_is_read_from_its_error(text: str) -> None:
     assert raised_text(error_of_app(ValueError(text))) == text

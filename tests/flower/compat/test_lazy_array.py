@@ -23,6 +23,7 @@ def test_its_numpy_array_is_a_copy_and_its_fields_are_those_of_an_array() -> Non
     assert (lazy.dtype, lazy.shape, lazy.stype, lazy.data) == ("float32", (2, 3), "numpy.ndarray", plain.data)
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("values", [VALUES, np.float64(3), np.zeros(0, np.int8), np.asfortranarray(VALUES)])
 def test_its_size_is_that_of_its_bytes_which_it_does_not_keep(values: np.ndarray) -> None:
     lazy, plain = LazyArray(np.asarray(values)), Array(np.asarray(values))
@@ -33,6 +34,7 @@ def test_its_size_is_that_of_its_bytes_which_it_does_not_keep(values: np.ndarray
     assert (lazy.data, lazy.size) == (b"12", 2)
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     ("change", "equal"),
     [
@@ -87,6 +89,7 @@ def test_a_tensor_is_copied_on_its_device_and_its_bytes_are_those_of_its_array()
         assert to_arrays(record)["w"].tolist() == VALUES.tolist()
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3), (1 << 20,)])
 def test_flower_sends_and_stores_it_as_a_plain_array(shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).standard_normal(shape, np.float32) * np.ones(shape, np.float32)

@@ -103,6 +103,7 @@ def _initial(*, counter: bool = True) -> ArrayRecord:
 
 
 @pytest.mark.sample(7)
+@pytest.mark.every_case
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_wrapped_with_dense_both_ways_the_results_are_those_of_the_unwrapped_strategy(name: str) -> None:
     counter = name != "differential privacy"  # Flower's clipping refuses integers, wrapped or not
