@@ -40,7 +40,7 @@ quick: install
 
 # The cases that the mark `sample` leaves out of `make test` and `make system`: all together, about twenty minutes.
 nightly: install
-	$(PYTEST) -m nightly -n 2 --dist loadfile $(ARGS)
+	$(PYTEST) -m nightly -n 2 --dist loadfile -o faulthandler_timeout=1800 $(ARGS)
 
 # All examples, with the libraries that only some of them need: over a gigabyte.
 examples: install

@@ -245,6 +245,7 @@ def test_a_refusal_is_one_line() -> None:
     assert re.fullmatch("error: pytorch has no setting rounds; .*\n", done.stderr)
 
 
+@pytest.mark.nightly
 @pytest.mark.system
 def test_flwr_run_trains_an_example_in_the_simulation_of_flower(capsys: pytest.CaptureFixture[str]) -> None:
     with scratch_folder() as home:
