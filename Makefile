@@ -38,7 +38,7 @@ quick: install
 	$(if $(ROOM),,$(error make quick needs a room, such as ROOM=wire))
 	$(PYTEST) -n 2 --dist worksteal $(addprefix tests/,$(ROOM) $(LAWS)) $(ARGS)
 
-# The cases that the mark `sample` leaves out of `make test` and `make system`: all together, about twenty minutes.
+# The cases that the mark `sample` leaves out of `make test` and `make system`: all together, about half an hour.
 nightly: install
 	$(PYTEST) -m nightly -n 2 --dist loadfile -o faulthandler_timeout=1800 $(ARGS)
 

@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if most and not cases[0].get_closest_marker("every_case"):
             left_out |= set(cases) - _spread([item for item in cases if not item.get_closest_marker("nightly")], most)
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
+        config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
 
 

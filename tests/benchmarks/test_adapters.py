@@ -57,7 +57,7 @@ def test_a_large_adapter_has_the_shapes_of_its_model_and_the_rows_and_columns_of
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("nodes", [1, 50])
+@pytest.mark.parametrize("nodes", [1, 20, 50])
 def test_the_sonnets_are_divided_among_any_number_of_nodes(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     all_windows = len(of_one_node().parts[0])
     monkeypatch.setattr(small_adapter, "BASE_STEPS", 0)

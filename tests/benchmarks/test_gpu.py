@@ -76,12 +76,12 @@ def test_activations_take_less_memory_when_they_are_compressed(monkeypatch: pyte
 
 
 def test_tests_that_fail_or_do_not_run_are_an_error(tmp_path: Path) -> None:
-    texts = {"good": "def test_a(): pass", "bad": "def test_a(): assert False"}
+    texts = {"good": "def test_a(): pass", "bad": "def test_a(): assert False", "broken": "import nothing_such"}
     for name, text in texts.items():
         (tmp_path / f"test_{name}.py").write_text(text)
     status = {name: gpu.run_tests([str(tmp_path / f"test_{name}.py")])[1] for name in (*texts, "missing")}
     assert status["good"] == 0
-    assert all(status[name] for name in ("bad", "missing"))
+    assert all(status[name] for name in ("bad", "broken", "missing"))
 
 
 def test_tests_that_take_too_long_are_ended_and_an_error(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_panel_shows_shares_in_percent_below_sizes() -> None:
     assert above.get_title().startswith("half\nJensen-Shannon 0.")
 
 
-@pytest.mark.parametrize("count", [3, 4])
+@pytest.mark.parametrize("count", [1, 3, 4])
 def test_a_row_has_at_most_three_panels(count: int) -> None:
     figure = draw({f"p{number}": SPREAD for number in range(count)}, ("cat", "dog"), "a title")
     assert len(figure.axes) == 2 * count + 1  # and the colour bar
@@ -47,7 +47,6 @@ def test_a_row_has_at_most_three_panels(count: int) -> None:
     assert len(tops) == -(-count // 3)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_numbers_maps_and_a_figure_of_partitions_side_by_side(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,7 +56,7 @@ def test_numbers_maps_and_a_figure_of_partitions_side_by_side(
     assert "digits, 20 clients, seed 0" in printed
     assert "classes(1) +" in printed
     assert "0.87" in printed  # the Jensen-Shannon distance of one class among ten, nearly even
-    assert out.exists()
+    assert out.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_lines_reach_a_terminal_as_they_do_from_a_started_one(shared: Warm, unbu
 
 @pytest.mark.parametrize(
     "arguments",
-    [("exit", "0"), ("exit", "7"), ("exit", "a sentence"), ("raise",), ("kill", "9"), ("kill", "11")],
+    [("exit", "0"), ("exit", "7"), ("exit", "a sentence"), ("raise",), ("kill", "9"), ("kill", "11"), ("kill", "15")],
 )
 def test_it_ends_as_a_started_one_ends(shared: Warm, arguments: Sequence[str]) -> None:
     forked, started = shared.run(*arguments), shared.run(*arguments, env=plain(shared))
