@@ -188,8 +188,8 @@ def _rotation(bits: float, segments: NDArray[np.float64], seed: int, n: int) -> 
     """Return the rotation in chunks of the length with the least error, or a larger one with little more."""
     best, least = Rotation(seed, n, MAX_LENGTH), math.inf
     for chunk in reversed(LENGTHS):
-        if n < chunk < MAX_LENGTH:
-            continue  # all that are longer than the vector cut it alike
+        if n < 2 * chunk < 2 * MAX_LENGTH:
+            continue  # the whole vector is a rest, as it is with MAX_LENGTH
         rotation = Rotation(seed, n, chunk)
         error = _expected_error(bits, segments, rotation)
         if error < (1 - LITTLE) * least:

@@ -128,6 +128,13 @@ def test_chunks_are_small_where_the_norm_is_in_few_places() -> None:
         assert error(quantized.dense(), value * tensors) < gain * error(encoded(value, 0.3).dense(), value)
 
 
+def test_a_vector_of_two_chunks_may_have_small_ones_too() -> None:
+    """A shorter one is all rest, which every length cuts alike."""
+    value = vector("Gaussian", 1 << 11) * np.where(np.arange(1 << 11) < 1 << 10, 8, 1).astype(np.float32)
+    assert encoded(value, 0.3).rotation.chunk == 1 << 10
+    assert encoded(value[:-1], 0.3).rotation.chunk == 1 << 15
+
+
 def test_the_rates_and_scales_of_chunks_count_when_their_length_is_chosen() -> None:
     """At 0.03 bits, those of chunks of 2^10 would take 0.023."""
     value = vector("Gaussian", 1 << 17)
