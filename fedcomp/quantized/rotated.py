@@ -26,7 +26,7 @@ CENTROIDS = (
 Lloyd, 1957, published in IEEE Trans. Inf. Theory 28(2), 1982; Max, IRE Trans. Inf. Theory 6(1), 1960, table I.
 """
 MAX_SCALE = np.float32(2.0**117)
-"""Scales are below this.  An entry that is rotated back is less than `MAX_GAIN` scales, and so within float32."""
+"""Scales are below this.  An entry that is rotated back is at most `MAX_GAIN` scales, and so within float32."""
 MAX_GAIN = 2**10
 WIDTH_GROUP = 8
 TILE = 1 << 13

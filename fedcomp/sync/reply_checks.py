@@ -4,7 +4,7 @@ import numpy as np
 
 from fedcomp.core import block_slices
 from fedcomp.errors import CorruptError, LayoutError, StaleError, VersionError
-from fedcomp.quantized import QuantizedVector, Sparse
+from fedcomp.quantized import MAX_GAIN, CrossPolytope, QuantizedVector, Rotated
 from fedcomp.sync.exact_tensors import float_values
 from fedcomp.sync.node_registry import NodeRecord
 from fedcomp.sync.replica import Replica
@@ -44,12 +44,17 @@ def check_reply(frame: Frame, record: NodeRecord, layout: Layout) -> None:
         raise StaleError(f"message {frame.after} was answered before")
 
 
-def check_magnitude(change: QuantizedVector, sparse: Sparse | None, published: Replica) -> None:
-    """Raise `CorruptError` if `change` leads to a weight that is no number, or grows beyond `max_magnitude`.
+def is_surely_small(entries: QuantizedVector, published: Replica) -> bool:
+    """Return whether the scales of rotated `entries` alone say that they lead to no weight that `check_magnitude` refuses."""
+    if not isinstance(entries, CrossPolytope | Rotated):
+        return False
+    largest = max(published.vector.max(), -published.vector.min()) + MAX_GAIN * float(np.abs(entries.scales).max())
+    return bool(largest <= min(max_magnitude(tensor) for tensor, _ in published.layout.parts))
 
-    `sparse` is ``change.sparse()``.
-    """
-    layout = published.layout
+
+def check_magnitude(change: QuantizedVector, published: Replica) -> None:
+    """Raise `CorruptError` if `change` leads to a weight that is no number, or grows beyond `max_magnitude`."""
+    layout, sparse = published.layout, change.sparse()
     values = change.dense() if sparse is None else sparse.values
     limits = np.array([max_magnitude(tensor) for tensor, _ in layout.parts])
     for part in block_slices(values.size):

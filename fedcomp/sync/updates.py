@@ -10,7 +10,7 @@ from fedcomp.errors import CorruptError, StaleError, TruncatedError
 from fedcomp.quantized import Compact, CrossPolytope, InRanges, Masked, QuantizedVector, Rotated, Sparse, held_bytes
 from fedcomp.sync.exact_tensors import different_mask, rebased_exact
 from fedcomp.sync.replica import Replica, split_payload
-from fedcomp.sync.reply_checks import check_exact_magnitude, check_magnitude
+from fedcomp.sync.reply_checks import check_exact_magnitude, check_magnitude, is_surely_small
 from fedcomp.wire import FLAG_EXACT, FLAG_FIRST, SECONDS, Frame, Layout, TensorFlags, decode_body, tensors_in
 
 MAX_SECONDS = 1e9
@@ -104,11 +104,11 @@ def decode_update(frame: Frame, published: Replica, start_exact: bytes | None = 
         check_exact_magnitude(exact, published)
     else:
         exact = published.exact
-    sparse = change.sparse()
-    check_magnitude(change, sparse, published)
     entries = _entries_of(change)
-    if sparse is not None and isinstance(entries, Rotated) and entries.indices is not None:
+    if isinstance(entries, Rotated) and entries.indices is not None and (sparse := change.sparse()) is not None:
         change = Compact.of(sparse)  # it takes no more memory, and the mean needs no second rotation
+    if not is_surely_small(entries, published):
+        check_magnitude(change, published)
     tensors = tensors_in(frame.codec, frame.payload[SECONDS.size :], layout)
     return Update(change, exact, encode_seconds, decode_seconds, bool(frame.flags & FLAG_FIRST), tensors=tensors)
 

@@ -7,6 +7,7 @@ from fedcomp.core import CompensatedUpdate, EncodeContext
 from fedcomp.entropy import CrossPolytopeCode
 from fedcomp.quantize import NearestVertex
 from fedcomp.quantized import (
+    MAX_GAIN,
     MAX_LENGTH,
     MAX_RATE,
     CrossPolytope,
@@ -59,6 +60,7 @@ def test_a_sum_of_all_signs_of_a_chunk_fits_its_integers() -> None:
     """Groups of two that all keep the first place with a plus have the largest sum, half of the chunk."""
     d, symbols = MAX_LENGTH, np.zeros(MAX_LENGTH // 2, np.uint16)
     value = CrossPolytope(Rotation(0, d, d), np.array([0], np.uint8), np.ones(1, np.float32), symbols)
+    assert np.abs(value.dense()).max() <= MAX_GAIN
     assert value.dense().tobytes() == cross_polytope_entries(CrossPolytopeCode().encode(value)).tobytes()
 
 
