@@ -1,7 +1,7 @@
 """The compressors of a run's two links: those that the user named; for `auto()` and `balanced()`, a choice for each round."""
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from logging import INFO
 from typing import Any
 
@@ -253,7 +253,7 @@ class LinkCompressors:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
-        return asdict(self._measured)
+        return _shallow(self._measured) | {"budget": _shallow(self._measured.budget)}
 
     def restore(self, state: Mapping[str, Any], memory: State) -> None:
         """Continue from what `state` returned; `memory` is that of the downlink.
@@ -262,7 +262,7 @@ class LinkCompressors:
         Raises `CorruptError` for values that `state` does not return.
         """
         self._reached, self._here = set(), None
-        known = asdict(Measurements())
+        known = _shallow(Measurements())
         try:
             budget = NoiseBudget(**state.get("budget", {}))
             budget.check()
@@ -284,6 +284,11 @@ class LinkCompressors:
         if not measured.uplink and not measured.downlink and RESIDUAL in memory and memory[RESIDUAL].any():
             measured.uplink = measured.downlink = str(stc())
         self._measured = measured
+
+
+def _shallow(values: Measurements | NoiseBudget) -> dict[str, Any]:
+    """Return the attributes of `values` by name: `asdict` would copy each number of a sketch."""
+    return {each.name: getattr(values, each.name) for each in fields(values)}
 
 
 def _sketches_of(publisher: Publisher) -> tuple[Sketch, Sketch]:
