@@ -81,7 +81,7 @@ def ray_workers(address: str, count: int | None) -> Workers:
     except ImportError:
         raise StudyError("--ray needs Ray, which is not installed; `pip install ray` installs it") from None
 
-    class StreamingRayBackend(RayBackend):
+    class StreamingRayBackend(RayBackend):  # type: ignore[misc]  # it has no types
         """Ray's joblib backend, which can return results as they come but does not say so."""
 
         supports_return_generator = True
