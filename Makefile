@@ -10,8 +10,8 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 # The first and the last Flower that the extra `flower` allows, such as 1.40 and 1.43: the last is out of the range.
 FLOWER := $(shell sed -n "s/.*flwr>=\([0-9.]*\),<\([0-9.]*\); extra.*/\1 \2/p" pyproject.toml)
-# One worker more than there are cores: some tests wait, for processes and for time.
-WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# No more than there are cores: each worker imports and collects everything, which takes 15 s.
+WORKERS := $(shell getconf _NPROCESSORS_ONLN)
 # Compiled modules are kept even where the environment says otherwise: the tests start dozens of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
