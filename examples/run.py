@@ -1,10 +1,11 @@
 """Run an example in this process, plain and then compressed, without Ray and without a SuperLink.
 
-    python examples/run.py examples/pytorch [num-server-rounds=3 ...]
+    python examples/run.py examples/pytorch [num-server-rounds=3 ...] [--seed 2]
 
 It reads what `flwr run` reads, the example's `pyproject.toml`, and runs five nodes on fedcomp's `LocalGrid`.
 """
 
+import argparse
 import logging
 import random
 import sys
@@ -49,16 +50,16 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def run(folder: Path, *settings: str) -> None:
+def run(folder: Path, *settings: str, seed: int = SEED) -> None:
     """Run the ServerApp and the ClientApp of the example in `folder`, under a fixed seed."""
     tool, config = read(folder, *settings)
     sys.path.insert(0, str(folder))
     server, client = (_loaded(tool["flwr"]["app"]["components"][name]) for name in ("serverapp", "clientapp"))
-    random.seed(SEED)
-    np.random.seed(SEED)
+    random.seed(seed)
+    np.random.seed(seed)
     with suppress(ImportError):
         torch = import_module("torch")
-        torch.manual_seed(SEED)
+        torch.manual_seed(seed)
         torch.set_num_threads(1)  # with more, small models take longer, and their sums differ by machine
     speeds = tool.get("local-grid", {}).get("speeds")
     grid = LocalGrid(client, NODES, config, speeds=Speeds(**speeds) if speeds else None)
@@ -81,7 +82,7 @@ def _prints(record: logging.LogRecord) -> bool:
     return False
 
 
-def main(folder: str, *settings: str) -> None:
+def main(folder: str, *settings: str, seed: int = SEED) -> None:
     """Run the example both ways, or as the setting `compress` says, and print what came out."""
     logger = logging.getLogger("flwr")
     level = logger.level
@@ -92,7 +93,7 @@ def main(folder: str, *settings: str) -> None:
         others = [setting for setting in settings if setting not in chosen]
         for compress in chosen or ("compress=false", "compress=true"):
             print(compress)
-            run(Path(folder).resolve(), *others, compress)
+            run(Path(folder).resolve(), *others, compress, seed=seed)
     finally:
         logger.removeFilter(_prints)
         logger.setLevel(level)
@@ -101,10 +102,13 @@ def main(folder: str, *settings: str) -> None:
 if __name__ == "__main__":
     here = Path(__file__).resolve().parent  # where the folder `jax` looks like the library, if that is not installed
     sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
-    if len(sys.argv) == 1:
-        sys.exit("error: name the folder of an example, such as examples/pytorch")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="the folder of an example, such as examples/pytorch")
+    parser.add_argument("settings", nargs="*", help="of its pyproject.toml, such as num-server-rounds=3")
+    parser.add_argument("--seed", type=int, default=SEED, help="of all random numbers: %(default)s unless given")
+    options = parser.parse_intermixed_args()
     try:
-        read(Path(sys.argv[1]).resolve(), *sys.argv[2:])
+        read(Path(options.folder).resolve(), *options.settings)
     except ValueError as error:
         sys.exit(f"error: {error}")
-    main(*sys.argv[1:])
+    main(options.folder, *options.settings, seed=options.seed)

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -44,6 +45,8 @@ SHORT, WHOLE = ("scikit-learn", "jax", "lightning", "xgboost"), ("gossip", "pyto
 """Examples that take a few seconds, whose full runs `make test` includes; and those of which `make system` has them."""
 MAX_ACCURACY_LOSS = 0.5
 """The accuracy, in percent, that compression may cost."""
+SEEDS = {"scaffold": 8}
+"""How many seeds an example is judged by, in the mean, where the difference of one run scatters by half a percent or more."""
 MAX_LOSS_RATIO = 1.02
 """The loss after a compressed run over that after a plain one."""
 MIN_ACCURACY = 85
@@ -149,24 +152,28 @@ def test_an_example_is_as_good_compressed_as_plain_for_far_fewer_bytes(
 ) -> None:
     skip_without(name)
     logging.getLogger("flwr").setLevel(logging.ERROR)  # as other tests of the same process leave it
-    if name == "gossip":
-        sys.path.insert(0, str(EXAMPLES / name))
-        import_module("simulate").main()
-    else:
-        run.main(str(EXAMPLES / name))
-    output = capsys.readouterr().out
-    found, claims = OUTPUT.fullmatch(output), written(name)
-    assert found, f"a node was refused or failed, or fedcomp warns:\n{output}"
-    values = numbers(found)
-    if "plain" in values:
-        assert values["plain"] >= MIN_ACCURACY, "the app learns something"
-        assert values["compressed"] >= values["plain"] - MAX_ACCURACY_LOSS
-        assert values["compressed"] == pytest.approx(claims["compressed"], abs=MACHINES)
-    else:
-        assert values["compressed_loss"] <= MAX_LOSS_RATIO * values["plain_loss"]
-        assert values["compressed_loss"] == pytest.approx(claims["compressed_loss"], rel=0.1)
-    assert values["ratio"] >= MIN_RATIO[name]
-    assert values["ratio"] == pytest.approx(claims["ratio"], rel=0.2)
+    claims = written(name)
+    differences: list[float] = []
+    for seed in range(1, SEEDS.get(name, 1) + 1):
+        if name == "gossip":
+            sys.path.insert(0, str(EXAMPLES / name))
+            import_module("simulate").main()
+        else:
+            run.main(str(EXAMPLES / name), seed=seed)
+        output = capsys.readouterr().out
+        found = OUTPUT.fullmatch(output)
+        assert found, f"a node was refused or failed, or fedcomp warns:\n{output}"
+        values = numbers(found)
+        assert values["ratio"] >= MIN_RATIO[name]
+        assert values["ratio"] == pytest.approx(claims["ratio"], rel=0.2)
+        if "plain" in values:
+            assert values["plain"] >= MIN_ACCURACY, "the app learns something"
+            assert values["compressed"] == pytest.approx(claims["compressed"], abs=MACHINES)
+            differences.append(values["compressed"] - values["plain"])
+        else:
+            assert values["compressed_loss"] <= MAX_LOSS_RATIO * values["plain_loss"]
+            assert values["compressed_loss"] == pytest.approx(claims["compressed_loss"], rel=0.1)
+    assert fmean(differences or [0.0]) >= -MAX_ACCURACY_LOSS
 
 
 QUICK = {"num-server-rounds": 2, "num-versions": 4, "local-epochs": 1, "local-steps": 2, "batch-size": 100}

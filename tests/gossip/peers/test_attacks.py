@@ -174,7 +174,7 @@ def attacked(folder: Path, pool: ThreadPoolExecutor, rounds: int) -> tuple[list[
 
 
 def test_a_neighbor_that_names_the_last_round_skips_nobodys_training(tmp_path: Path) -> None:
-    rounds = 25
+    rounds = 15
     with ThreadPoolExecutor(2) as pool:
         ports, nodes, number = attacked(tmp_path, pool, rounds)
         assert nodes[0].started.wait(LONG_S)
@@ -194,9 +194,12 @@ def test_a_neighbor_that_names_the_last_round_skips_nobodys_training(tmp_path: P
         assert all(row["used"] == [2 - node] for row in each.rows[2:])
 
 
-def test_a_neighbor_that_holds_calls_takes_no_place_of_another_one(tmp_path: Path) -> None:
+def test_a_neighbor_that_holds_calls_takes_no_place_of_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Calls that wait for the last round, calls whose message never comes, and monitors that never ask."""
-    rounds, release = 20, threading.Event()
+    monkeypatch.setattr("fedcomp.gossip.peers.loop.GRACE_S", 0.2)  # the calls that are held do not end by themselves
+    rounds, release = 14, threading.Event()
 
     def never() -> Iterator[Any]:
         release.wait(LONG_S)
@@ -219,13 +222,13 @@ def test_a_neighbor_that_holds_calls_takes_no_place_of_another_one(tmp_path: Pat
             health: Any = health_pb2_grpc.HealthStub(honest)
             check = health_pb2.HealthCheckRequest(service=SERVICE)
             assert health.Check(check, timeout=30, wait_for_ready=True).status == 1, "a monitor gets through"
-            refused = 0
             for _ in range(20):
                 with pytest.raises(grpc.RpcError) as caught:
                     opened[0].unary_unary(f"/{SERVICE}/Hello")(request, timeout=0.2)
                 error: Any = caught.value
-                refused += error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert refused, "the attacker has used up its own share"
+                if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    break
+            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, "the attacker has used up its own share"
         for node in nodes.values():
             node.done.result(LONG_S)
     assert all(row["used"] == [2] for row in nodes[0].rows[seen:])

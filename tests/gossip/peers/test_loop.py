@@ -54,6 +54,12 @@ class FakeLink:
         return self.is_used
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask soon whether a neighbor is present."""
+    monkeypatch.setattr("fedcomp.gossip.peers.loop.WATCH_S", 0.1)
+
+
 @pytest.fixture
 def calls() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(8) as pool:
@@ -192,7 +198,7 @@ def test_a_neighbor_that_never_answers_holds_one_watch(tmp_path: Path, calls: Th
             raise UnreachableError("gone")
 
     peer, link = node(tmp_path, 0), Silent()
-    driver = RoundLoop(peer, {1: cast("PeerLink", link)}, calls, timeout_s=1.5)
+    driver = RoundLoop(peer, {1: cast("PeerLink", link)}, calls, timeout_s=0.5)
     for number in (2, 3):
         assert driver.exchange() == []
         peer.begin(number)

@@ -58,7 +58,7 @@ def test_a_state_that_is_damaged_or_of_another_node_is_set_aside_and_the_node_he
     damage(state)
     kind = state.is_dir(), state.is_symlink()
     caplog.clear()
-    run_all([write_settings(tmp_path, node, ports, rounds=20, **slow) for node in range(3)])
+    run_all([write_settings(tmp_path, node, ports, rounds=14, **slow) for node in range(3)])
     (said,) = [each for each in caplog.messages if "starts from the first model" in each]
     assert said.startswith(f"{state} is not the state of this node: ")
     assert "it is renamed to state.damaged" in said
@@ -66,7 +66,7 @@ def test_a_state_that_is_damaged_or_of_another_node_is_set_aside_and_the_node_he
     assert (aside.is_dir(), aside.is_symlink()) == kind
     states = [read_archive(tmp_path / f"node-{node}" / "state") for node in range(3)]
     for node, each in enumerate(states):
-        assert each["kept/rounds"].tolist()[-2:] == [19, 20]
+        assert each["kept/rounds"].tolist()[-2:] == [13, 14]
         for other in {0, 1, 2} - {node}:
             assert each[f"node/held/{other}/vector"].tobytes() == states[other]["node/own/vector"].tobytes()
 
