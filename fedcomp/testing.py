@@ -298,7 +298,7 @@ class _Check:
         return f"a finite float32 ({self.n},)"
 
     def is_vector(self, vector: Any) -> bool:
-        return _describe(vector) == self.needed
+        return _kind(vector) == (np.dtype(np.float32), (self.n,)) and _finite(vector)
 
     def check_rollback(self, body: bytes, state: State) -> None:
         """Check that the content of a lost body returns to the residual."""
@@ -394,7 +394,11 @@ def _bits(state: State) -> dict[str, tuple[str, bytes]]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return _describe(one) == _describe(other) and _numpy(one).tobytes() == _numpy(other).tobytes()
+    return _kind(one) == _kind(other) and _numpy(one).tobytes() == _numpy(other).tobytes()
+
+
+def _kind(value: Any) -> tuple[object, ...]:
+    return (value.dtype, value.shape) if isinstance(value, np.ndarray) else (type(value),)
 
 
 def _describe(value: Any) -> str:
