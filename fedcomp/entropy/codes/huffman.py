@@ -4,6 +4,7 @@ Huffman, Proc. IRE 40(9), 1952; limited lengths by package-merge, Larmore and Hi
 codewords, Schwartz and Kallick, CACM 7(3), 1964: ordered by length, then by symbol, so that the lengths determine the code.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -56,21 +57,23 @@ def _huffman(counts: list[float]) -> list[int]:
     The two rarest trees are joined, a symbol before a joined tree as rare: of all best codes, the one of the shortest lengths.
     """
     size = len(counts)
-    joined: list[float] = []
-    parents = [0] * (2 * size - 1)
+    symbols, trees = [*counts, math.inf], [math.inf] * size  # both ascending, with a guard at the end
+    parents = [0] * (2 * size - 1)  # of the symbols, then of the trees
     symbol = tree = 0
-    for parent in range(size, 2 * size - 1):
+    for parent in range(size - 1):
         total = 0.0
         for _ in range(2):
-            if symbol < size and (tree == len(joined) or counts[symbol] <= joined[tree]):
-                total, parents[symbol], symbol = total + counts[symbol], parent, symbol + 1
+            if (rarest := symbols[symbol]) <= trees[tree]:
+                parents[symbol], symbol = parent, symbol + 1
             else:
-                total, parents[size + tree], tree = total + joined[tree], parent, tree + 1
-        joined.append(total)
-    lengths = [0] * (2 * size - 1)
-    for place in reversed(range(2 * size - 2)):
-        lengths[place] = lengths[parents[place]] + 1
-    return lengths[:size]
+                rarest = trees[tree]
+                parents[size + tree], tree = parent, tree + 1
+            total += rarest
+        trees[parent] = total
+    depths = [0] * size
+    for tree in reversed(range(size - 2)):
+        depths[tree] = depths[parents[size + tree]] + 1
+    return [depths[parent] + 1 for parent in parents[:size]] if size > 1 else [0]
 
 
 def _package_merge(coins: Counts, limit: int) -> Lengths:
