@@ -48,16 +48,16 @@ examples: install
 	$(PYTEST) tests/test_examples.py -m '' -n 2 $(ARGS)
 
 # The wheel with Flower's lowest version, in an environment without torch.
-flower-lowest:
-	test -x build/flower-lowest/bin/python || $(PYTHON) -m venv build/flower-lowest
+flower-lowest: install
+	test -x build/flower-lowest/bin/python || $(PYTHON) -m venv --without-pip build/flower-lowest
 	sed '/^flwr==/d' constraints.txt > build/flower-lowest.txt
-	build/flower-lowest/bin/pip install --quiet -c build/flower-lowest.txt '.[flower]' 'flwr==$(word 1,$(FLOWER)).*' pytest pytest-xdist
+	$(BIN)/pip --python build/flower-lowest install --quiet -c build/flower-lowest.txt '.[flower]' 'flwr==$(word 1,$(FLOWER)).*' pytest pytest-xdist
 	cd build && flower-lowest/bin/python -m fedcomp demo --rounds 3
 	$(MAKE) VENV=build/flower-lowest flower-tests
 
-# Three cases of each test, with the processes that `fedcomp warm` forks; without the files that import torch, and without what calls nothing of Flower that other tests do not.
+# Two cases of each test, with the processes that `fedcomp warm` forks; without the files that import torch, and without what calls nothing of Flower that other tests do not.
 flower-tests:
-	$(PYTEST) --cases 3 tests/flower tests/warm/test_command.py $(addprefix --ignore ,$(shell grep -rlE --include='*.py' '^(import|from) torch' tests/flower)) \
+	$(PYTEST) --cases 2 tests/flower tests/warm/test_command.py $(addprefix --ignore ,$(shell grep -rlE --include='*.py' '^(import|from) torch' tests/flower)) \
 		-p no:cacheprovider -m 'not chaos and not system and not nightly and not one_flower' $(ARGS)
 
 # The highest version that the index can install, if it is not the one of constraints.txt, which `make test` runs with.
@@ -65,15 +65,15 @@ flower-highest: install
 	mkdir -p build
 	$(BIN)/pip install --dry-run --upgrade 'flwr<$(word 2,$(FLOWER))' > build/flower-highest.txt
 	if grep 'Would install.* flwr-' build/flower-highest.txt; then \
-		$(PYTHON) -m venv build/flower-highest && \
-		build/flower-highest/bin/pip install --quiet '.[flower]' pytest pytest-xdist && \
+		$(PYTHON) -m venv --without-pip build/flower-highest && \
+		$(BIN)/pip --python build/flower-highest install --quiet '.[flower]' pytest pytest-xdist && \
 		$(MAKE) VENV=build/flower-highest flower-tests; \
 	fi
 
 # pyenv shows its Pythons on request alone.
 python-highest: export PYENV_VERSION := $(PYTHON_HIGHEST:python%=%)
 
-# The wheel on the highest Python, with numpy alone: three cases of each of the core's tests, but for those that need torch or Flower.
+# The wheel on the highest Python, with numpy alone: two cases of each of the core's tests, but for those that need torch or Flower.
 python-highest:
 	if test -x build/python-highest/bin/python || $(PYTHON_HIGHEST) -m venv build/python-highest; then \
 		build/python-highest/bin/pip install --quiet . pytest pytest-xdist && \
@@ -83,7 +83,7 @@ python-highest:
 	fi
 
 core-tests:
-	$(PYTEST) --cases 3 -n auto --maxprocesses 8 -p no:cacheprovider $(addprefix tests/,core memory quantize quantized entropy methods wire test_testing.py) \
+	$(PYTEST) --cases 2 -n auto --maxprocesses 8 -p no:cacheprovider $(addprefix tests/,core memory quantize quantized entropy methods wire test_testing.py) \
 		$(addprefix --ignore tests/,core/test_compensated_update.py memory/test_ef21.py memory/test_linear_feedback.py \
 		memory/test_momentum_correction.py quantize/test_norm_bound.py methods/test_laws.py \
 		$(addprefix wire/test_,adversaries.py bfloat16.py format.py fuzz.py golden.py hostile.py)) $(ARGS)

@@ -398,7 +398,10 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _kind(value: Any) -> tuple[object, ...]:
-    return (value.dtype, value.shape) if isinstance(value, np.ndarray) else (type(value),)
+    if not isinstance(value, np.ndarray):
+        return (type(value),)
+    array = cast(Any, value)
+    return array.dtype, array.shape
 
 
 def _describe(value: Any) -> str:

@@ -125,14 +125,15 @@ def test_an_interrupted_run_ends_all_of_its_processes_and_says_how_to_continue(
 
 @pytest.mark.system
 def test_a_run_from_start_to_end_ends_the_processes_of_one_that_was_killed(launcher: Launcher, tmp_path: Path) -> None:
-    first = launcher.start("--nodes", "4", "-c", "num-rounds=100000 fraction-train=0.5")
+    first = launcher.start("--nodes", "4", "--workers", "1", "-c", "num-rounds=100000 fraction-train=0.5")
     assert first.stdout is not None
     next(line for line in first.stdout if line.startswith("round      1/"))
     first.kill()
     first.communicate(timeout=60)
     left = [each for each in launcher.processes() if is_alive(each)]
     assert any("ray" in each.name() for each in left)
-    again = launcher.start("--nodes", "2", "-c", "num-rounds=1 fraction-train=1.0 model=logistic runs-dir=again")
+    settings = "num-rounds=1 fraction-train=1.0 model=logistic runs-dir=again"
+    again = launcher.start("--nodes", "2", "--workers", "1", "-c", settings)
     output, _ = again.communicate(timeout=300)
     assert again.returncode == 0, output
     assert not [each for each in left if is_alive(each)]
