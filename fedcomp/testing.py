@@ -398,10 +398,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _kind(value: Any) -> tuple[object, ...]:
-    if not isinstance(value, np.ndarray):
-        return (type(value),)
-    array = cast(Any, value)
-    return array.dtype, array.shape
+    is_array = isinstance(cast(object, value), np.ndarray)
+    return (value.dtype, value.shape) if is_array else (type(cast(object, value)),)
 
 
 def _describe(value: Any) -> str:
