@@ -63,9 +63,9 @@ MIN_REQUESTS = 200.0
 SENDS_PER_NODE = 12.0
 """How often a node sends each entry in a run, on average, with error feedback."""
 MIN_ROUNDS, MAX_PARTICIPATION = 30, 2 / 3
-"""Error feedback on the server needs this many rounds, and nodes that miss versions, whose sum they fetch as one frame."""
-MIN_UNMEASURED_ROUNDS = 150
-"""Error feedback on the server where noise is not measured and nodes miss no version needs this many rounds."""
+"""Error feedback on the server needs this many rounds, where nodes miss versions: at most this share trains in a round."""
+MIN_ROUNDS_OF_ALL, MIN_UNMEASURED_ROUNDS = MANY_ROUNDS, 150
+"""Where nodes miss no version, it needs this many rounds, and the second number where noise is not measured."""
 SENDS_BY_SERVER = 1.0
 """How often the server sends each entry in a run, on average, if as much is unpublished as may be."""
 UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
@@ -74,6 +74,8 @@ UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
 In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds: what they learn late is missing at
 the end.  The third number is a factor where noise is not measured.
 """
+UNPUBLISHED_OF_ALL = 0.05
+"""The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
 MIN_FACTOR, MAX_DENSITY = 1 / 8, 0.25
 """The least factor by which the unpublished change lowers the density, and the largest density."""
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
@@ -161,13 +163,10 @@ class RoundFacts:
 
     @property
     def feedback(self) -> bool:
-        """Whether versions take error feedback.
-
-        Where nodes miss no version it saves little, and adapters that AdamW trains lost much: there, versions are unbiased.
-        """
-        if self.participation <= MAX_PARTICIPATION:
+        """Whether versions take error feedback: in short runs, what they leave out is missing at the end."""
+        if self._nodes_miss_versions:
             return self.num_rounds >= MIN_ROUNDS
-        return not self.measurable and self.num_rounds >= MIN_UNMEASURED_ROUNDS
+        return self.num_rounds >= (MIN_ROUNDS_OF_ALL if self.measurable else MIN_UNMEASURED_ROUNDS)
 
     @property
     def noise_share(self) -> float:
@@ -188,7 +187,9 @@ class RoundFacts:
     @property
     def may_be_unpublished(self) -> float:
         """The `unpublished` above which versions become denser than one `num_rounds`-th."""
-        most = UNPUBLISHED if self.measurable else UNPUBLISHED * UNMEASURED
+        most = UNPUBLISHED if self._nodes_miss_versions else UNPUBLISHED_OF_ALL
+        if not self.measurable:
+            most = UNPUBLISHED * UNMEASURED
         return most * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), UNPUBLISHED_POWER) * self._size
 
     @property
@@ -204,6 +205,11 @@ class RoundFacts:
         if not self.noise:
             return min(VERSION_ERROR * self.averaged, MAX_VERSION_ERROR) * self.tolerance
         return self.noise * (1 - self._uplink_share if self.both else 1.0) / self._step
+
+    @property
+    def _nodes_miss_versions(self) -> bool:
+        """Whether the nodes do not all train in each round, or nearly all."""
+        return self.participation <= MAX_PARTICIPATION
 
     @property
     def _size(self) -> float:

@@ -41,9 +41,10 @@ def bits_of(compressor: fedcomp.Compressor) -> float:
         (facts(20_000, 29, 20, 5), "eden(bits=1.32)", "crosspolytope(bits=0.545)"),
         (facts(20_000, 30, 10, 10), "crosspolytope(bits=0.632)", "crosspolytope(bits=0.468)"),
         (facts(20_000, 50, 20, 5), "crosspolytope(bits=0.862)", "stc(density=0.02)"),
-        (facts(20_000, 100, 10, 10), "crosspolytope(bits=0.399)", "crosspolytope(bits=0.285)"),
+        (facts(20_000, 99, 10, 10), "crosspolytope(bits=0.401)", "crosspolytope(bits=0.287)"),
+        (facts(20_000, 100, 10, 10), "crosspolytope(bits=0.399)", "stc(density=0.01)"),
         (facts(20_000, 100, 50, 10), "crosspolytope(bits=0.399)", "stc(density=0.01)"),
-        (facts(20_000, 1000, 10, 10), "crosspolytope(bits=0.399)", "crosspolytope(bits=0.285)"),
+        (facts(20_000, 1000, 10, 10), "crosspolytope(bits=0.399)", "stc(density=0.001)"),
         (facts(20_000, 1000, 15, 10), "crosspolytope(bits=0.399)", "stc(density=0.001)"),
         (replace(facts(20_000, 1000, 10, 10), measurable=False), "stc(density=0.012)", "stc(density=0.001)"),
         (facts(20_000, 100, 20, 1), "eden(bits=1.91)", "stc(density=0.01)"),
@@ -137,25 +138,28 @@ def test_versions_take_the_more_the_more_is_not_published_yet() -> None:
 
 
 def test_a_short_run_has_no_error_feedback_and_a_precise_last_version() -> None:
-    short = facts(20_000, 100, 10, 10)
-    assert choose_downlink(replace(short, server_round=100)).compressor == fedcomp.eden(4.0)
-    assert choose_downlink(replace(short, server_round=99)).compressor.name == "crosspolytope"
+    short = facts(20_000, 99, 10, 10)
+    assert choose_downlink(replace(short, server_round=99)).compressor == fedcomp.eden(4.0)
+    assert choose_downlink(replace(short, server_round=98)).compressor.name == "crosspolytope"
     assert choose_downlink(short, keep_stc=True).compressor.name == "stc", "only error feedback sends a residual"
 
 
-def test_error_feedback_needs_nodes_that_fetch_sums_of_what_they_missed() -> None:
-    assert [facts(20_000, rounds, 10, 10).feedback for rounds in (29, 30, 149, 150)] == [False] * 4
-    assert [facts(20_000, rounds, 15, 10).feedback for rounds in (29, 30, 149, 150)] == [False, True, True, True]
-    unmeasured = [replace(facts(20_000, rounds, 10, 10), measurable=False) for rounds in (30, 149, 150)]
-    assert [known.feedback for known in unmeasured] == [False, False, True]
+def test_error_feedback_needs_more_rounds_where_nodes_miss_no_version() -> None:
+    lengths = (29, 30, 99, 100, 149, 150)
+    assert [facts(20_000, rounds, 15, 10).feedback for rounds in lengths] == [False] + [True] * 5
+    assert [facts(20_000, rounds, 14, 10).feedback for rounds in lengths] == [False] * 3 + [True] * 3
+    unmeasured = [replace(facts(20_000, rounds, 10, 10), measurable=False) for rounds in lengths]
+    assert [known.feedback for known in unmeasured] == [False] * 5 + [True]
 
 
 def test_a_shorter_run_and_a_small_model_publish_more_of_each_change() -> None:
     shares = [facts(20_000, rounds, 20, 5).may_be_unpublished for rounds in (30, 50, 100, 1000)]
     assert shares == pytest.approx([0.03375, 0.15625, 1.25, 1.25])
     assert facts(440, 100, 20, 5).may_be_unpublished == pytest.approx(0.125)
-    unmeasured = replace(facts(20_000, 100, 20, 5), measurable=False)
-    assert unmeasured.may_be_unpublished == pytest.approx(0.125)
+    assert facts(20_000, 100, 14, 10).may_be_unpublished == facts(20_000, 1000, 5, 5).may_be_unpublished == 0.05
+    for nodes in (5, 20):
+        unmeasured = replace(facts(20_000, 100, nodes, 5), measurable=False)
+        assert unmeasured.may_be_unpublished == pytest.approx(0.125)
     densities = [
         density_of(choose_downlink(replace(facts(n, rounds, 20, 5), unpublished=0.1)).compressor)
         for n, rounds in ((440, 30), (20_000, 30), (20_000, 50), (20_000, 100), (20_000, 1000))
