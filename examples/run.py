@@ -103,10 +103,12 @@ if __name__ == "__main__":
     here = Path(__file__).resolve().parent  # where the folder `jax` looks like the library, if that is not installed
     sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", help="the folder of an example, such as examples/pytorch")
+    parser.add_argument("folder", nargs="?", help="the folder of an example, such as examples/pytorch")
     parser.add_argument("settings", nargs="*", help="of its pyproject.toml, such as num-server-rounds=3")
     parser.add_argument("--seed", type=int, default=SEED, help="of all random numbers: %(default)s unless given")
     options = parser.parse_intermixed_args()
+    if options.folder is None:
+        parser.error("name the folder of an example, such as examples/pytorch")
     try:
         read(Path(options.folder).resolve(), *options.settings)
     except ValueError as error:
