@@ -565,6 +565,15 @@ def test_residuals_of_a_run_with_stc_are_sent_when_it_continues_with_the_choice(
     assert set(names(grid.per_round)) == {"stc"}
 
 
+def test_versions_stay_with_stc_in_a_run_that_becomes_short(tmp_path: Path) -> None:
+    """Only error feedback sends what they have left out."""
+    first, _ = run(40, half(), checkpoint=tmp_path / "state", stop=2)
+    second = CompressedStrategy(half())
+    second.load(tmp_path / "state")
+    second.start(RecordingGrid(), second.arrays, num_rounds=3)
+    assert names([first.compressors[1], second.compressors[1]]) == ["stc", "stc"]
+
+
 def test_nodes_that_evaluate_count_as_reached() -> None:
     """All nodes hold each version then: a version is fetched by each, and first contacts happen once."""
     alone, _ = run(6, FedAvg(fraction_train=0.5, fraction_evaluate=0.0))

@@ -10,6 +10,7 @@ from flwr.serverapp.strategy import FedAvg
 import fedcomp
 from fedcomp.flower import AsyncMode, CompressedStrategy, LocalGrid, Speeds
 from fedcomp.flower.server.links.balance_log import MIN_VERSIONS, BalanceLog
+from fedcomp.flower.server.links.choice import LinkCompressors
 from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.sync import SERVER_NODE, Traffic
 from tests.flower.toy import app, model
@@ -62,6 +63,22 @@ def test_a_refused_answer_counts_if_it_is_too_late(answered: int, counted: tuple
 
 def test_in_rounds_no_refused_answer_counts() -> None:
     assert ReturningTraffic().take(1, {1: Traffic(uplink_bytes=3, downlink_bytes=5, refused=1)}, set()) == (0, 0)
+
+
+@pytest.mark.parametrize(("mode", "share"), [(None, 4 / 8), (AsyncMode(buffer=2), 2 / 8), (AsyncMode(buffer=20), 1.0)])
+def test_older_traffic_fades_with_the_share_of_the_nodes_that_a_version_waits_for(
+    mode: AsyncMode | None, share: float
+) -> None:
+    grid, downlink = LocalGrid(app(), 8, in_memory=True), fedcomp.balanced("stc(density=0.1)")
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    strategy.start(grid, model(), num_rounds=1)
+    links = LinkCompressors(FedAvg(), fedcomp.dense(), downlink, mode)
+    for number, traffic in ((2, {1: Traffic(uplink_bytes=30, downlink_bytes=70)}), (3, dict[int, Traffic]())):
+        links.begin_round(
+            fedcomp.dense(), downlink, number, strategy.publisher, [1, 2, 3, 4], grid, traffic, {5, 6, 7, 8}
+        )
+    kept = links.state()
+    assert (kept["fetched"], kept["sent"]) == pytest.approx((70 * 0.8**share, 30 * 0.8**share))
 
 
 # ---- laws ------------------------------------------------------------------------------------------------------------
