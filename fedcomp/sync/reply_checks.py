@@ -48,8 +48,9 @@ def is_surely_small(entries: QuantizedVector, published: Replica) -> bool:
     """Return whether the scales of rotated `entries` alone say that they lead to no weight that `check_magnitude` refuses."""
     if not isinstance(entries, CrossPolytope | Rotated):
         return False
-    largest = max(published.vector.max(), -published.vector.min()) + MAX_GAIN * float(np.abs(entries.scales).max())
-    return bool(largest <= min(max_magnitude(tensor) for tensor, _ in published.layout.parts))
+    before = max(float(published.vector.max()), -float(published.vector.min()))
+    largest = before + MAX_GAIN * float(np.abs(entries.scales).max())
+    return largest <= min(max_magnitude(tensor) for tensor, _ in published.layout.parts)
 
 
 def check_magnitude(change: QuantizedVector, published: Replica) -> None:
