@@ -4,6 +4,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -239,6 +240,17 @@ def decoding_to_other_signs(with_n: bool) -> Compressor:
     return with_decode(decode)
 
 
+def decoding_otherwise_by_another_instance(change: Callable[[Vector], Any]) -> Compressor:
+    """A body is decoded by the code twice, then by the compressor, and then by the other instance."""
+    calls = count(1)
+
+    def decode(body: bytes, n: int | None) -> Any:
+        ternary = GolombTernary().decode(body, n)
+        return ternary if next(calls) % 4 else Changed(None, {"dense": lambda: change(ternary.dense())})
+
+    return with_decode(decode)
+
+
 def decoding_to_all_entries() -> Compressor:
     return with_decode(lambda body, n: Dense(GolombTernary().decode(body, n).dense()))
 
@@ -291,6 +303,8 @@ def with_an_unknown_setting() -> Compressor:
         (decoding_to_float64, r"decodes to a finite float64 \(1,\); a finite float32 \(1,\) is needed"),
         (lambda: decoding_to_other_signs(with_n=True), "entry 0 is .* and decodes to [^ ]*$"),
         (lambda: decoding_to_other_signs(with_n=False), "entry 0 is .* and decodes to .* without n"),
+        (lambda: decoding_otherwise_by_another_instance(np.negative), "another instance decodes .* to other bits"),
+        (lambda: decoding_otherwise_by_another_instance(np.atleast_2d), "another instance decodes .* to other bits"),
         (decoding_to_all_entries, "sparse.* changed"),
         (encoding_to_bytearray, "the body is bytearray; bytes are needed"),
         (taking_float64, "an update that is a finite float64 .* was encoded; a ValueError is needed"),

@@ -187,8 +187,9 @@ class RoundFacts:
     @property
     def may_be_unpublished(self) -> float:
         """The `unpublished` above which versions become denser than one `num_rounds`-th."""
-        most = UNPUBLISHED if self._nodes_miss_versions else UNPUBLISHED_OF_ALL
-        if not self.measurable:
+        if self.measurable:
+            most = UNPUBLISHED if self._nodes_miss_versions else UNPUBLISHED_OF_ALL
+        else:
             most = UNPUBLISHED * UNMEASURED
         return most * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), UNPUBLISHED_POWER) * self._size
 
@@ -208,7 +209,7 @@ class RoundFacts:
 
     @property
     def _nodes_miss_versions(self) -> bool:
-        """Whether the nodes do not all train in each round, or nearly all."""
+        """Whether a third of the nodes or more do not train in a round, and so miss its version."""
         return self.participation <= MAX_PARTICIPATION
 
     @property

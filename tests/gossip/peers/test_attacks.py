@@ -218,6 +218,7 @@ def test_a_neighbor_that_holds_calls_takes_no_place_of_another_one(
                 stubs: Any = reflection_pb2_grpc.ServerReflectionStub(each)
                 stack.callback(stubs.ServerReflectionInfo(never(), timeout=LONG_S).cancel)
         seen = len(nodes[0].rows)
+        assert seen < rounds // 2, "most rounds are still to come"
         with channel(tmp_path, ports[0], 2, 0) as honest:
             health: Any = health_pb2_grpc.HealthStub(honest)
             check = health_pb2.HealthCheckRequest(service=SERVICE)
