@@ -92,7 +92,7 @@ def coded(counts: Counts, length: int) -> SymbolWriter:
     """Return the plan of all symbols that occur, in a Huffman code of tuples of `length` independent symbols."""
     used = SymbolSet(np.flatnonzero(counts), counts.size)
     expected = _expected(counts, used, length)
-    total = int(expected @ huffman.best_lengths(expected))
+    total = int(huffman.least_bits(expected))
 
     def rest(symbols: Symbols) -> Iterator[bytes]:
         yield bytes([length])
