@@ -4,6 +4,7 @@
 PYTHON ?= python3.11
 # The highest one that pyproject.toml names.
 PYTHON_HIGHEST ?= python3.13
+HIGHEST := build/$(notdir $(PYTHON_HIGHEST))
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -75,9 +76,9 @@ python-highest: export PYENV_VERSION := $(PYTHON_HIGHEST:python%=%)
 
 # The wheel on the highest Python, with numpy alone: two cases of each of the core's tests, but for those that need torch or Flower.
 python-highest:
-	if test -x build/python-highest/bin/python || $(PYTHON_HIGHEST) -m venv build/python-highest; then \
-		build/python-highest/bin/pip install --quiet . pytest pytest-xdist && \
-		$(MAKE) VENV=build/python-highest core-tests; \
+	if test -x $(HIGHEST)/bin/python || $(PYTHON_HIGHEST) -m venv $(HIGHEST); then \
+		$(HIGHEST)/bin/pip install --quiet . pytest pytest-xdist && \
+		$(MAKE) VENV=$(HIGHEST) core-tests; \
 	else \
 		echo "$(PYTHON_HIGHEST) is not installed: nothing was tested with it"; \
 	fi

@@ -171,10 +171,10 @@ def _check_gpus(options: FederationOptions) -> None:
     from torch.cuda import device_count
 
     found = device_count()
-    if (told := options.init_args_num_gpus) is not None and told > found:
-        raise LaunchError(f"init-args-num-gpus is {told}; this machine has {found}")
+    if (asked := options.init_args_num_gpus) is not None and asked > found:
+        raise LaunchError(f"init-args-num-gpus is {asked}; this machine has {found}")
     if (needed := options.client_resources_num_gpus) is not None and needed > (
-        known := found if told is None else told
+        known := found if asked is None else asked
     ):
         raise LaunchError(
             f"client-resources-num-gpus is {needed:g}; at most {known}, the GPUs of the simulation, is needed"

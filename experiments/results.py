@@ -15,7 +15,6 @@ from filelock import FileLock, Timeout
 from experiments.plan import StudyError
 from fedcomp.core import write_atomically
 from fedcomp.sync import Traffic
-from server.folder import ADDED_SINCE_0_1
 
 SETTINGS = {
     "cell": "str",  # the cell's name: the same in all of its rows, and unique among cells
@@ -58,9 +57,18 @@ MEASURED = PROGRESS | TRAFFIC | SLOWEST | SECONDS
 COLUMNS = SETTINGS | MEASURED
 """Column -> dtype, in the order of the file."""
 NEW_TRAFFIC = ("first_model_bytes", "key_bytes", "jump_bytes", "delta_bytes", "replay_bytes")
-NEW_SETTINGS = {key.replace("-", "_"): value for key, value in ADDED_SINCE_0_1.items()}
-ADDED = {name: NEW_SETTINGS[name] for name in SETTINGS if name in NEW_SETTINGS} | dict.fromkeys(NEW_TRAFFIC, "0")
-"""Columns that older files lack -> the value of their rows; they count first models as catch-up, and no kinds of frames."""
+NEW_SETTINGS = {
+    "weighting": "examples",
+    "learning_rate_schedule": "constant",
+    "optimizer": "sgd",
+    "client_momentum": "reset",
+    "training": "",
+}
+ADDED = NEW_SETTINGS | dict.fromkeys(NEW_TRAFFIC, "0")
+"""Columns that the first published results lack -> the value of their rows.
+
+Those rows count first models as catch-up, and no kinds of frames.
+"""
 
 
 def read_csv(path: Path) -> pd.DataFrame:

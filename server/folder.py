@@ -19,14 +19,6 @@ FREE_ON_RESUME = frozenset(  # the settings that may change when a run is resume
         "runs-dir", "run-name", "checkpoint-every", "resume", "round-timeout", "node-timeout", "training", "client-momentum",
     }
 )  # fmt: skip
-ADDED_SINCE_0_1 = {
-    "weighting": "examples", "clip-norm": 0.0, "clip-median": 0.0, "mode": "sync",
-    "learning-rate-schedule": "constant", "optimizer": "sgd", "client-momentum": "reset", "training": "",
-    "split": "", "split-layer": "",
-}  # fmt: skip
-"""Settings that an older run does not name, with the values that describe it."""
-RENAMED_SINCE_0_1 = {("weighting", "equal"): "uniform"}
-"""Settings with values that are now named otherwise."""
 
 
 class RunFolder:
@@ -166,19 +158,15 @@ def _resumable(settings: Settings) -> RunFolder:
 
 def earlier_settings(folder: RunFolder) -> dict[str, Any]:
     """Return the settings with which a run was last started; raise `ValueError` if its file holds none."""
-    found = ADDED_SINCE_0_1 | _settings_in(folder.settings)
-    return {key: RENAMED_SINCE_0_1.get((key, str(value)), value) for key, value in found.items()}
-
-
-def _is_empty(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
-
-
-def _settings_in(path: Path) -> dict[str, Any]:
+    path = folder.settings
     try:
         settings = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} holds no JSON ({error})") from None
-    if not isinstance(settings, dict) or "checkpoint-every" not in settings:
+    if not isinstance(settings, dict) or not {"checkpoint-every", "training"} <= settings.keys():
         raise ValueError(f"{path} holds {settings!r}; the settings of a run are needed")
     return cast(dict[str, Any], settings)
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())

@@ -107,7 +107,7 @@ RULES = {
         fedcomp.commands fedcomp.compressor fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.flower.split
         fedcomp.gossip fedcomp.methods fedcomp.split fedcomp.sync fedcomp.tasks fedcomp.training
         clients.app clients.devices clients.local clients.plug_ins clients.samples
-        server.app server.evaluate server.fit server.folder server.settings server.strategies
+        server.app server.evaluate server.fit server.settings server.strategies
         deploy.environment deploy.keys deploy.monitor.snapshot
         benchmarks.figure_file benchmarks.netshape.profiles""",
 }

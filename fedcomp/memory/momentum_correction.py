@@ -90,8 +90,7 @@ class MomentumCorrection:
     def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
         """Return v + share lost, and u with the same share of its masked values."""
         arithmetic.add_clipped(state["unsent_velocity"], lost, share)
-        if MASKED_AT in state:  # older versions kept none
-            arithmetic.put(state["velocity"], state[MASKED_AT], state[MASKED] * np.float32(share))
+        arithmetic.put(state["velocity"], state[MASKED_AT], state[MASKED] * np.float32(share))
         return state | _state_of(int(state["velocity_round"][0]))
 
     def _masked(self, compensated: CompensatedUpdate, quantized: QuantizedVector) -> Indices:

@@ -131,13 +131,6 @@ def test_a_lost_message_leaves_the_velocities_of_one_that_sent_nothing(backend: 
     assert lost["masked_at"].size == 0, "a second loss restores nothing"
 
 
-def test_a_state_of_an_older_version_gets_its_lost_message_back() -> None:
-    memory = MomentumCorrection(0.9)
-    lost = Sparse(4, np.array([1]), np.array([2.5], np.float32))
-    older = {name: array for name, array in memory.init(4).items() if not name.startswith("masked")}
-    assert memory.rollback(lost, older)["unsent_velocity"].tolist() == [0, 2.5, 0, 0]
-
-
 def test_what_is_sent_whole_keeps_its_velocity() -> None:
     memory = MomentumCorrection(0.9, selection=TopK(1.0))
     state = memory.init(3)

@@ -184,26 +184,3 @@ def test_a_run_resumes_with_its_own_settings_only(settings: MakeSettings) -> Non
     assert reopen_folder(settings(run_name="mine", resume=True, num_rounds=500)).path == folder.path
     with pytest.raises(ValueError, match=r"^learning-rate is 0\.5; 0\.1, .*'mine'"):
         reopen_folder(settings(run_name="mine", resume=True, learning_rate=0.5))
-
-
-def test_a_run_from_before_a_setting_existed_resumes_with_the_value_that_describes_it(settings: MakeSettings) -> None:
-    folder = create_folder(settings(run_name="older"))
-    folder.checkpoint.touch()
-    older = settings().to_config() | {"run-name": "older"}
-    del older["weighting"]
-    folder.settings.write_text(json.dumps(older), encoding="utf-8")
-    assert reopen_folder(settings(run_name="older", resume=True)).path == folder.path
-    with pytest.raises(ValueError, match="weighting"):
-        reopen_folder(settings(run_name="older", resume=True, weighting="uniform"))
-
-
-def test_a_run_that_names_a_value_by_its_old_name_resumes_with_the_new_one(settings: MakeSettings) -> None:
-    folder = create_folder(settings(run_name="older"))
-    folder.checkpoint.touch()
-    older = settings().to_config() | {"run-name": "older", "weighting": "equal"}
-    folder.settings.write_text(json.dumps(older), encoding="utf-8")
-    assert reopen_folder(settings(run_name="older", resume=True, weighting="uniform")).path == folder.path
-    with pytest.raises(ValueError, match=r"^weighting is 'examples'; 'uniform', as run 'older' has it"):
-        reopen_folder(settings(run_name="older", resume=True))
-    with pytest.raises(ValueError, match="'equal'; 'examples' or 'uniform' is needed"):
-        settings(weighting="equal")

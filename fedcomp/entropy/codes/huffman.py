@@ -56,8 +56,8 @@ def code_lengths(counts: Counts, limit: int = MAX_LENGTH) -> Lengths:
 
 def least_bits(counts: Counts) -> float:
     """Return the bits of symbols that occur `counts` times in the best code, however long its codewords are."""
-    ascending = np.sort(counts)
-    return _bits(ascending, np.array(_huffman(ascending.tolist())))
+    ascending: list[float] = sorted(counts.tolist())
+    return float(np.dot(ascending, _huffman(ascending)))
 
 
 def _bits(counts: Counts, lengths: NDArray[np.integer[Any]]) -> float:

@@ -196,7 +196,7 @@ class StateFolder:
     def save(self, state: ClientState) -> None:
         """Write `state`, which `load` returned, and remove all but the newest trainings.
 
-        The state of a training without an id, from an older server, goes to ``Context.state``.  Raises `ValueError` if the
+        The state of a training without an id goes to ``Context.state``.  Raises `ValueError` if the
         files cannot be written.
         """
         if not state.training_id:

@@ -79,7 +79,7 @@ class PeerState:
                 raise CorruptError(
                     "it is of another graph, method, seed or first model; the same ones, or another state-dir, are needed"
                 )
-            if (found := plain.get("number", number)) != number:  # earlier versions do not name the node
+            if (found := plain["number"]) != number:
                 raise CorruptError(f"it is of node {found}; the state of node {number} is needed")
             node = method.restore(tensors.layout, below(arrays, "node/"), topology.weights(number))
             if not (np.isfinite(node.model).all() and np.isfinite(node.trained).all()):

@@ -333,15 +333,6 @@ def test_a_file_that_contradicts_itself_is_refused(pair: Graph, changes: dict[st
     assert str(path) in str(error.value)
 
 
-def test_a_file_of_an_earlier_version_names_no_node(pair: Graph) -> None:
-    path = pair.folder / "0"
-    arrays = read_archive(path)
-    plain = from_json(arrays["plain"])
-    assert plain.pop("number") == 0
-    write_archive(path, arrays | {"plain": to_json(plain)})
-    assert PeerState.load(path, 7, pair.tensors, pair.method, pair.topology, 0).round == 1
-
-
 @pytest.mark.parametrize("text", METHODS)
 def test_a_restored_node_goes_on_in_the_same_bits(tmp_path: Path, calls: ThreadPoolExecutor, text: str) -> None:
     graphs = [Graph(tmp_path / name, parse_method(text), 3, calls) for name in ("whole", "restarted")]

@@ -71,5 +71,5 @@ class TrafficFile:
 def _open_private(path: str, flags: int) -> int:
     """Open the file, which is made if needed, for this user alone: it names the nodes, and when they answered."""
     handle = os.open(path, flags | os.O_CREAT, 0o600)
-    os.chmod(path, 0o600)  # noqa: PTH101  (one that an earlier version made)
+    os.chmod(path, 0o600)  # noqa: PTH101  (a file that exists keeps its mode)
     return handle
