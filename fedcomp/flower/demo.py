@@ -69,7 +69,7 @@ def run(compressor: Compressor | None, rounds: int, seed: int = 0) -> DemoRow:
     x, y = _samples(SAMPLES + TEST_SAMPLES, np.random.default_rng(seed))
     order = np.argsort(y[:SAMPLES], kind="stable")  # in runs of one class: each node gets two of forty shards
     shards = np.random.default_rng([seed, 1]).permutation(np.split(order, 2 * NODES)).reshape(NODES, -1)
-    app = ClientApp(mods=[CompressionMod()] if compressor else [])
+    app = ClientApp(mods=[CompressionMod(start=lambda context: _first_weights(seed))] if compressor else [])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -87,7 +87,9 @@ def run(compressor: Compressor | None, rounds: int, seed: int = 0) -> DemoRow:
     with _quiet():
         plain = FedAvg(fraction_evaluate=0.0, min_available_nodes=NODES)
         compressed = (
-            CompressedStrategy(plain, uplink=compressor, downlink=compressor, seed=seed) if compressor else None
+            CompressedStrategy(plain, uplink=compressor, downlink=compressor, seed=seed, shared_start=True)
+            if compressor
+            else None
         )
         result = (compressed or plain).start(grid, _record(_first_weights(seed)), num_rounds=rounds)
     if len(result.train_metrics_clientapp) < rounds:
@@ -124,9 +126,9 @@ def _lines(compressors: Sequence[Compressor], rounds: int, seed: int) -> Iterato
         name = str(compressor) if compressor else "plain Flower"
         yield f"{name:<28}{sizes}{100 * row.accuracy:>8.1f} %{row.seconds:>4.0f} s"
     yield ""
-    yield "Each line is a run of its own, from the same start. Bytes are counted as they"
-    yield "are sent, over all nodes and rounds; down includes the first model, which every"
-    yield "node gets whole. Accuracy is that of the server's model at the end."
+    yield "Each line is a run of its own, from the same start, which nodes make themselves"
+    yield "from a seed; plain Flower sends it. Bytes are counted as they are sent, over all"
+    yield "nodes and rounds. Accuracy is that of the server's model at the end."
 
 
 def _samples(count: int, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
