@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedcomp.entropy.bits import packing, prefix_stream
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.bodies import head
+from fedcomp.entropy.bodies.cross_polytope_code import CrossPolytopeCode
 from fedcomp.entropy.bodies.dense import TENSORS
 from fedcomp.entropy.bodies.golomb import ROUNDING, rice_parameter, write_head
 from fedcomp.entropy.bodies.sparse import LISTED, SEED
@@ -22,7 +23,18 @@ from fedcomp.entropy.bodies.steps_code import LENGTHS
 from fedcomp.entropy.codes import alphabet, gamma, gamma_positions, plain_alphabet, positions, values
 from fedcomp.entropy.codes.delta_keys import MAX_GAP_BITS, DeltaKeys
 from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS, GolombPositions, max_remainder_bits, runs_of
-from fedcomp.quantized import LINEAR, MAX_RANK, Indices, Ternary, worthwhile
+from fedcomp.quantized import (
+    LINEAR,
+    MAX_RANK,
+    MAX_RATE,
+    MIN_LENGTH,
+    CrossPolytope,
+    Indices,
+    Rotation,
+    Ternary,
+    count_symbols,
+    worthwhile,
+)
 from tests.wire.specimens import Body
 
 Maker = Callable[[Random, int], Body]
@@ -221,6 +233,18 @@ def steps(rng: Random, n: int) -> Body:
     return 11, head.write(n, indices.size) + b"\0" + stream + signs + symbols + low_bits
 
 
+def cross_polytope(rng: Random, n: int) -> Body:
+    """Return codec 14 in the shortest chunks, with a rate for each or groups of many sizes in all."""
+    rotation = Rotation(rng.randrange(2**64), n, MIN_LENGTH)
+    draws = np.random.default_rng(rng.randrange(2**32))
+    least, most = rng.choice(((0, MAX_RATE), (0, MAX_RATE), (0, 1), (1, 15), (MAX_RATE, MAX_RATE)))
+    rates = draws.integers(least, most + 1, rotation.num_chunks).astype(np.uint8)
+    scales = np.full(rotation.num_chunks, ONE).view(np.uint32) >> 16 << 16
+    counts = count_symbols(rotation, rates, scales.view(np.float32))
+    symbols = np.concatenate([draws.integers(0, 2 * size, count) for size, count in counts.items()]).astype(np.uint16)
+    return 14, CrossPolytopeCode().encode(CrossPolytope(rotation, rates, scales.view(np.float32), symbols))
+
+
 MAKERS: tuple[Maker, ...] = (
     ternary,
     ternary_positions,
@@ -232,6 +256,7 @@ MAKERS: tuple[Maker, ...] = (
     low_rank,
     pieces,
     steps,
+    cross_polytope,
 )
 
 
