@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
@@ -59,6 +60,7 @@ def test_every_command_of_the_workflow_exists() -> None:
             assert os.access(ROOT / program, os.X_OK)
 
 
+@pytest.mark.system
 def test_a_sample_of_cases_and_the_nightly_ones_are_all_cases(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "test_cases.py").write_text(

@@ -75,6 +75,7 @@ def test_activations_take_less_memory_when_they_are_compressed(monkeypatch: pyte
     assert min(peak, saved) > 1.7
 
 
+@pytest.mark.system
 def test_tests_that_fail_or_do_not_run_are_an_error(tmp_path: Path) -> None:
     texts = {"good": "def test_a(): pass", "bad": "def test_a(): assert False", "broken": "import nothing_such"}
     for name, text in texts.items():

@@ -33,6 +33,7 @@ def test_a_federation_trains_with_the_method_of_a_plugin(python: Path, tmp_path:
     assert lines == ["int8 is the last method: True", "refused: 0", "compressed: True", "learned: True"]
 
 
+@pytest.mark.system
 def test_a_frame_of_a_plugins_codec_is_decoded_by_a_process_that_has_seen_no_method_of_it(python: Path) -> None:
     output(python, "-W", "error", "-c", "from fedcomp.wire import codec_by_id; print(codec_by_id(200))")
 

@@ -261,6 +261,7 @@ def test_random_numbers_are_new_in_each_process(shared: Warm) -> None:
     assert len({value for values in drawn for value in values}) == 6
 
 
+@pytest.mark.system
 def test_another_environment_has_a_server_of_its_own(shared: Warm) -> None:
     before = shared.describe()["parent"]
     started = psutil.Process(before).create_time(), psutil.Process(before).environ().get("ADDED")
@@ -303,6 +304,7 @@ def test_while_a_process_runs_another_environment_gets_plain_flower(shared: Warm
     process.communicate(timeout=PATIENCE_S)
 
 
+@pytest.mark.system
 def test_libraries_of_the_app_are_known_from_the_second_message_on(alone: Warm, tmp_path: Path) -> None:
     first, second = tmp_path / "app.1", tmp_path / "app.2"
     assert alone.describe()["libraries"] == []
@@ -345,6 +347,7 @@ def test_a_server_that_was_killed_leaves_its_processes_alone_and_is_replaced(alo
     assert process.returncode == 1, "nobody knows its status"
 
 
+@pytest.mark.system
 def test_where_the_server_hangs_plain_flower_runs_and_the_command_runs_once(alone: Warm, tmp_path: Path) -> None:
     alone.describe()
     [server] = alone.servers()
@@ -365,6 +368,7 @@ def test_where_the_server_hangs_plain_flower_runs_and_the_command_runs_once(alon
         assert err.read() == "fedcomp warm: timed out; plain Flower runs\n"
 
 
+@pytest.mark.system
 def test_one_call_at_a_time_starts_a_server(alone: Warm) -> None:
     alone.describe()
     alone.end()
@@ -378,6 +382,7 @@ def test_one_call_at_a_time_starts_a_server(alone: Warm) -> None:
     assert json.loads(out)["parent"] == alone.servers()[0].pid
 
 
+@pytest.mark.system
 def test_calls_that_start_a_server_at_the_same_time_start_one(alone: Warm) -> None:
     alone.describe()
     alone.end()
@@ -426,6 +431,7 @@ def test_where_a_library_of_the_app_starts_a_thread_plain_flower_runs(alone: War
     assert done.stderr.endswith("is started by a library that the app imports; plain Flower runs\n")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "reports",
     [
@@ -552,6 +558,7 @@ def test_long_folders_hold_a_socket(tmp_path: Path) -> None:
     made.end()
 
 
+@pytest.mark.system
 def test_torch_draws_new_numbers_and_has_no_cuda_before_the_fork(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     made = warm_in(tmp_path, ("numpy", "torch"))

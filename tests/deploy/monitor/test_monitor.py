@@ -198,6 +198,7 @@ def test_missing_fields_have_defaults_and_unknown_ones_are_ignored(folder: RunFo
     assert read_run(folder.path).state == "completed"
 
 
+@pytest.mark.system
 def test_the_view_is_updated_until_the_run_ends(folder: RunFolder) -> None:
     write_status(folder, "running")
     screen = io.StringIO()

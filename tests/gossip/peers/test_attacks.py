@@ -173,6 +173,7 @@ def attacked(folder: Path, pool: ThreadPoolExecutor, rounds: int) -> tuple[list[
     return ports, nodes, training(paths[1])
 
 
+@pytest.mark.system
 def test_a_neighbor_that_names_the_last_round_skips_nobodys_training(tmp_path: Path) -> None:
     rounds = 15
     with ThreadPoolExecutor(2) as pool:
@@ -194,6 +195,7 @@ def test_a_neighbor_that_names_the_last_round_skips_nobodys_training(tmp_path: P
         assert all(row["used"] == [2 - node] for row in each.rows[2:])
 
 
+@pytest.mark.system
 def test_a_neighbor_that_holds_calls_takes_no_place_of_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

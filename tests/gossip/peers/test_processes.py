@@ -37,6 +37,7 @@ def silent(_row: Any) -> None:
     """Report nothing."""
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("method", "nodes"), list(zip(METHODS, (4, 4, 3), strict=True)))
 def test_without_faults_nodes_over_tls_end_in_the_bits_of_one_process(tmp_path: Path, method: str, nodes: int) -> None:
     ports, rounds = free_ports(nodes), 4
@@ -78,6 +79,7 @@ def test_a_neighbor_that_starts_later_is_waited_for_without_a_warning(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+@pytest.mark.system
 def test_a_node_that_starts_late_joins_the_others_in_their_round(tmp_path: Path) -> None:
     ports = free_ports(2)
     paths = [
@@ -94,6 +96,7 @@ def test_a_node_that_starts_late_joins_the_others_in_their_round(tmp_path: Path)
     assert trained[-1] == 25
 
 
+@pytest.mark.system
 def test_hostile_bytes_are_refused_and_the_service_stays_healthy(tmp_path: Path) -> None:
     ports = free_ports(2)
     path = write_settings(tmp_path, 0, ports, timeout=60.0, silence=60.0)
@@ -155,6 +158,7 @@ def test_a_certificate_of_another_authority_or_node_gets_no_answer(tmp_path: Pat
         process.wait(60)
 
 
+@pytest.mark.system
 def test_a_node_of_another_training_is_refused_with_a_sentence(tmp_path: Path) -> None:
     ports = free_ports(2)
     first = write_settings(tmp_path, 0, ports, timeout=60.0, silence=60.0)

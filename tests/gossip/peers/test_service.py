@@ -170,6 +170,7 @@ def test_a_neighbor_that_is_away_and_holds_a_call_costs_the_silence_and_not_the_
             release.set()
 
 
+@pytest.mark.system
 def test_a_neighbor_whose_network_is_gone_costs_the_silence_and_not_the_timeout(tmp_path: Path) -> None:
     """No connection is closed: the neighbour waits for a message that never comes, and answers no ping."""
     release = Event()

@@ -45,6 +45,7 @@ def run_all(paths: list[Path]) -> None:
             done.result(LONG_S)
 
 
+@pytest.mark.system
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("damage", [flip, empty, make_folder, link_nowhere, take_of_another_node])
 def test_a_state_that_is_damaged_or_of_another_node_is_set_aside_and_the_node_heals(
