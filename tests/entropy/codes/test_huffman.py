@@ -92,7 +92,7 @@ def test_lengths_are_the_best_and_fill_the_code(size: int) -> None:
 def test_each_symbol_rarer_than_all_before_it_takes_a_bit_more() -> None:
     fibonacci = np.array([1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610])
     assert sorted(code_lengths(fibonacci).tolist()) == [*range(1, 15), 14]
-    halves = 2.0 ** np.arange(200)
+    halves = np.array([2.0**place for place in range(200)])
     assert least_bits(halves) == pytest.approx(2.0**201), "no limit of the lengths"
 
 
