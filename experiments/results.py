@@ -57,14 +57,14 @@ MEASURED = PROGRESS | TRAFFIC | SLOWEST | SECONDS
 COLUMNS = SETTINGS | MEASURED
 """Column -> dtype, in the order of the file."""
 NEW_TRAFFIC = ("first_model_bytes", "key_bytes", "jump_bytes", "delta_bytes", "replay_bytes")
-NEW_SETTINGS = {
+ADDED = {
     "weighting": "examples",
     "learning_rate_schedule": "constant",
     "optimizer": "sgd",
     "client_momentum": "reset",
     "training": "",
+    **dict.fromkeys(NEW_TRAFFIC, "0"),
 }
-ADDED = NEW_SETTINGS | dict.fromkeys(NEW_TRAFFIC, "0")
 """Columns that the first published results lack -> the value of their rows.
 
 Those rows count first models as catch-up, and no kinds of frames.

@@ -213,6 +213,7 @@ def test_the_demo_compares_runs_of_plain_flower_and_of_methods(capsys: pytest.Ca
     assert (dense[0], eden[0]) == ("dense()", "eden(bits=1)")
     assert dense[7:9] == plain[8:10], "the same accuracy"
     assert float(eden[3].rstrip("x")) > 20
+    assert float(eden[6].rstrip("x")) > 20, "nodes make the first model themselves"
     assert max(map(len, captured.out.splitlines())) <= 80
 
 

@@ -1,4 +1,4 @@
-"""`make demo`, which names no compressor, beside a run with dense traffic: accuracy and bytes."""
+"""`make demo` and `fedcomp demo` without a named compressor, beside runs with dense traffic: accuracy and bytes."""
 
 import json
 import statistics
@@ -10,7 +10,9 @@ from flwr.app import Context, RecordDict
 
 from clients.app import app as client_app
 from deploy.run_config import ROOT, app_of
-from fedcomp.flower import LocalGrid
+from fedcomp import auto
+from fedcomp.commands.demo import ROUNDS
+from fedcomp.flower import LocalGrid, demo
 from server.app import app as server_app
 
 NODES = 50
@@ -38,3 +40,15 @@ def test_make_demo_names_no_compressor_is_as_accurate_as_dense_and_sends_150_tim
     assert summary["dense_uplink_bytes"] > 150 * summary["uplink_bytes"]
     assert summary["dense_downlink_bytes"] > 100 * summary["downlink_bytes"]
     assert dense["uplink_bytes"] == pytest.approx(dense["dense_uplink_bytes"], rel=0.01)
+
+
+@pytest.mark.system
+def test_the_demo_of_the_package_is_within_a_point_of_plain_flower_and_sends_150_times_fewer_bytes_for_its_length() -> (
+    None
+):
+    """As many times fewer in 30 rounds, of the 120 of `make demo`."""
+    plain, default = (demo.run(compressor, ROUNDS) for compressor in (None, auto()))
+    assert plain.accuracy > 0.95
+    assert default.accuracy > plain.accuracy - 0.01
+    sent, dense = (row.uplink_bytes + row.downlink_bytes for row in (default, plain))
+    assert dense > 150 * ROUNDS / 120 * sent

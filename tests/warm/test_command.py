@@ -26,7 +26,6 @@ def test_another_flower_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.fullmatch(r"flwr is 1.39.0; flwr<.*,>=.* is needed", unsupported())
 
 
-@pytest.mark.system
 def test_the_command_runs_a_program_whose_client_apps_are_forked(tmp_path: Path) -> None:
     pytest.importorskip("flwr")
     environment = {

@@ -234,15 +234,15 @@ def steps(rng: Random, n: int) -> Body:
 
 
 def cross_polytope(rng: Random, n: int) -> Body:
-    """Return codec 14 in the shortest chunks, with a rate for each or groups of many sizes in all."""
+    """Return codec 14 in the shortest chunks, each with a rate of its own."""
     rotation = Rotation(rng.randrange(2**64), n, MIN_LENGTH)
     draws = np.random.default_rng(rng.randrange(2**32))
     least, most = rng.choice(((0, MAX_RATE), (0, MAX_RATE), (0, 1), (1, 15), (MAX_RATE, MAX_RATE)))
     rates = draws.integers(least, most + 1, rotation.num_chunks).astype(np.uint8)
-    scales = np.full(rotation.num_chunks, ONE).view(np.uint32) >> 16 << 16
-    counts = count_symbols(rotation, rates, scales.view(np.float32))
+    scales = np.full(rotation.num_chunks, 2.0**-10, np.float32)  # its lower half is zero, as that of all scales
+    counts = count_symbols(rotation, rates, scales)
     symbols = np.concatenate([draws.integers(0, 2 * size, count) for size, count in counts.items()]).astype(np.uint16)
-    return 14, CrossPolytopeCode().encode(CrossPolytope(rotation, rates, scales.view(np.float32), symbols))
+    return 14, CrossPolytopeCode().encode(CrossPolytope(rotation, rates, scales, symbols))
 
 
 MAKERS: tuple[Maker, ...] = (

@@ -31,16 +31,12 @@ Counts = NDArray[np.int64] | NDArray[np.float64]
 
 def best_lengths(counts: Counts) -> Lengths:
     """Return code lengths of at most 15 for at most 512 symbols that occur `counts` > 0 times, within 0.3 % of the optimum."""
-    order = np.argsort(counts, kind="stable")
-    ascending, lengths = counts[order], np.empty(counts.size, np.uint8)
-    free = _huffman(ascending.tolist())
-    lengths[order] = found = _limited(ascending, free, MAX_LENGTH)
+    lengths = code_lengths(counts, MAX_LENGTH)
     for limit in _FAST_LENGTHS:
-        if free[0] > limit:
-            shorter = _package_merge(ascending, limit)
-            if _bits(ascending, shorter) <= _FAST_COST * _bits(ascending, found):
-                lengths[order] = shorter
-                break
+        if lengths.max() > limit:
+            shorter = code_lengths(counts, limit)
+            if counts @ shorter.astype(np.int64) <= _FAST_COST * (counts @ lengths.astype(np.int64)):
+                return shorter
     return lengths
 
 
@@ -49,8 +45,9 @@ def code_lengths(counts: Counts, limit: int = MAX_LENGTH) -> Lengths:
     if counts.size > 1 << limit:
         raise ValueError(f"{counts.size} symbols; codewords of {limit} bits are of at most {1 << limit}")
     order = np.argsort(counts, kind="stable")
-    ascending, lengths = counts[order], np.empty(counts.size, np.uint8)
-    lengths[order] = _limited(ascending, _huffman(ascending.tolist()), limit)
+    lengths = np.empty(counts.size, np.uint8)
+    best = _huffman(counts[order].tolist())
+    lengths[order] = best if best[0] <= limit else _package_merge(counts[order], limit)
     return lengths
 
 
@@ -58,15 +55,6 @@ def least_bits(counts: Counts) -> float:
     """Return the bits of symbols that occur `counts` times in the best code, however long its codewords are."""
     ascending: list[float] = sorted(counts.tolist())
     return float(np.dot(ascending, _huffman(ascending)))
-
-
-def _bits(counts: Counts, lengths: NDArray[np.integer[Any]]) -> float:
-    return float(counts @ lengths.astype(np.int64))
-
-
-def _limited(ascending: Counts, free: list[int], limit: int) -> Lengths:
-    """Return the lengths of the best code with codewords of at most `limit` bits; `free` are those without a limit."""
-    return np.array(free, np.uint8) if free[0] <= limit else _package_merge(ascending, limit)
 
 
 def _huffman(counts: list[float]) -> list[int]:
