@@ -8,6 +8,9 @@ federated averaging, ten of a hundred nodes in each; of adapters, only the train
 The error is ||C(v) - v||^2 / ||v||^2, its mean over updates and seeds, at the bits of the whole body.  `bound` is the least
 that any unbiased code of Gaussian vectors can have at the bits of crosspolytope's body, 1 / (4^bits - 1): Shannon's distortion
 D = 4^-bits, scaled until it is unbiased.  `over bound` is the error of crosspolytope as a multiple of that.
+
+A second table has the mean cosine of two updates of a round: only in what updates have in common could errors of several nodes
+cancel more than independent ones do.
 """
 
 import argparse
@@ -44,30 +47,32 @@ TRAINED = (
 
 
 class UpdateRecorder(LocalGrid):
-    """A grid that records the first update of each round; `model` is the one that the round began with."""
+    """A grid that records the updates of each round; `model` is the one that the round began with."""
 
     model: ArrayRecord
 
     def __init__(self, app: ClientApp, config: dict[str, Any]) -> None:
         super().__init__(app, CLIENTS, config, in_memory=True)
-        self.found = list[Vector]()
+        self.found = list[list[Vector]]()
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Return the replies."""
         replies = list(super().pull_messages(message_ids))
-        after = next((reply.content.array_records["arrays"] for reply in replies if reply.has_content()), None)
-        if after is not None:
-            changes = (after[name].numpy() - array.numpy() for name, array in self.model.items())
-            self.found.append(np.concatenate([change.ravel() for change in changes if change.any()]))
+        if found := [self._update(reply.content.array_records["arrays"]) for reply in replies if reply.has_content()]:
+            self.found.append(found)
         return replies
 
     def begin(self, _: int, model: ArrayRecord) -> None:
         """Remember the model of the next round."""
         self.model = model
 
+    def _update(self, after: ArrayRecord) -> Vector:
+        changes = (after[name].numpy() - array.numpy() for name, array in self.model.items())
+        return np.concatenate([change.ravel() for change in changes if change.any()])
 
-def updates(model: str, dataset: str, partition: str, rate: float, rounds: int, data_dir: Path) -> list[Vector]:
-    """Return updates of the last rounds."""
+
+def updates(model: str, dataset: str, partition: str, rate: float, rounds: int, data_dir: Path) -> list[list[Vector]]:
+    """Return the updates of each of the last rounds."""
     card = own_card(dataset)
     config = {
         **app_of(ROOT)["config"],
@@ -110,8 +115,14 @@ def measured(method: str, vectors: list[Vector]) -> tuple[float, float]:
     return float(np.mean(bits)), float(np.mean(found))
 
 
+def mean_cosine(vectors: list[Vector]) -> float:
+    """Return the mean cosine of two of the vectors."""
+    directions = np.stack([vector / np.linalg.norm(vector) for vector in vectors])
+    return float((directions @ directions.T)[np.triu_indices(len(vectors), 1)].mean())
+
+
 def main() -> None:
-    """Record, measure and print the table."""
+    """Record, measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--data-dir", required=True, type=Path, help="the folder of the folders mnist and fashion-mnist"
@@ -120,10 +131,12 @@ def main() -> None:
     logging.getLogger("flwr").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     vectors = drawn()
+    rows, cosines = list[dict[str, object]](), list[dict[str, object]]()
     for model, dataset, partition, rate, rounds in TRAINED:
-        data_dir = options.data_dir.expanduser().absolute()
-        vectors[f"{model}, {dataset}"] = updates(model, dataset, partition, rate, rounds, data_dir)
-    rows: list[dict[str, object]] = []
+        last = updates(model, dataset, partition, rate, rounds, options.data_dir.expanduser().absolute())
+        name = f"{model}, {dataset}"
+        vectors[name] = [each[0] for each in last]
+        cosines.append({"updates": name, "cosine": f"{np.mean([mean_cosine(each) for each in last]):.3f}"})
     for name, each in vectors.items():
         for bits in BITS:
             eden_bits, eden = measured(f"eden(bits={bits})", each)
@@ -142,6 +155,7 @@ def main() -> None:
                 }
             )
     print_table("squared error over squared norm", rows)
+    print_table("mean cosine of two updates of a round", cosines)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Time and memory of a server's rounds at scale: many nodes, a large model, one core.
 
     python -m benchmarks.large_server [--nodes 10000] [--per-round 1000] [--entries 11200000] [--link 'stc(density=0.0025)']
+    python -m benchmarks.large_server --nodes 50000 --rounds 150 --last 4  # nodes that missed a hundred versions
 
 The server is `CompressedStrategy` around FedAvg with all that it does in a round: messages, checks, decoding, mean and
 publication.  The nodes train nothing: each answers with one of a few updates that the compressor made of normally distributed
 changes, sealed for the message at hand; that takes no part of the seconds.  Nearly all nodes are new in the first rounds.
-A resident size is the peak of the process so far.
+`starts` counts the different versions that the nodes of a round hold.  A resident size is the peak of the process so far.
 """
 
 import argparse
@@ -37,7 +38,10 @@ def model(entries: int) -> ArrayRecord:
 
 
 class Fleet(LocalGrid):
-    """Nodes that answer each message of `strategy` with a valid update, in no time; `outside_s` is what they took after all."""
+    """Nodes that answer each message of `strategy` with a valid update, in no time; `outside_s` is what they took after all.
+
+    `starts` has the versions that the nodes of the last round held.
+    """
 
     def __init__(self, nodes: int, link: fedcomp.Compressor, entries: int) -> None:
         super().__init__(ClientApp(), nodes)
@@ -48,10 +52,14 @@ class Fleet(LocalGrid):
         self._codec = codec_id(link.entropy)
         self.strategy: CompressedStrategy
         self.outside_s = 0.0
+        self.starts = set[int]()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Return the reply to each message."""
         begin = time.perf_counter()
+        messages = list(messages)
+        if messages:
+            self.starts = {self.strategy.publisher.nodes[each.metadata.dst_node_id].version for each in messages}
         replies = [self._reply(message) for message in messages]
         self.outside_s += time.perf_counter() - begin
         return replies
@@ -72,6 +80,7 @@ def main() -> None:
     parser.add_argument("--per-round", type=int, default=1_000)
     parser.add_argument("--entries", type=int, default=11_200_000)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--last", type=int, help="show this number of rounds, the last ones (default: all)")
     parser.add_argument("--link", default="stc(density=0.0025)", help="the compressor of both directions")
     options = parser.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)
@@ -86,13 +95,16 @@ def main() -> None:
         seconds, last, grid.outside_s = now - last - grid.outside_s, now, 0.0
         traffic = done.traffic
         sizes = {"down MB": traffic.downlink_bytes / 1e6, "up MB": traffic.uplink_bytes / 1e6}
-        rows.append({"round": done.number, "s": seconds, **sizes, "resident MiB": resident()})
+        rows.append(
+            {"round": done.number, "s": seconds, "starts": len(grid.starts), **sizes, "resident MiB": resident()}
+        )
 
     inner = FedAvg(fraction_train=options.per_round / options.nodes + 1e-9, fraction_evaluate=0.0)
     grid.strategy = CompressedStrategy(inner, uplink=link, downlink=link, on_round=add)
     grid.strategy.start(grid, model(options.entries), num_rounds=options.rounds)
     size = f"{options.entries:,} entries, {options.per_round:,} of {options.nodes:,} nodes"
-    print_table(f"{link}, {size}; the nodes' updates and the libraries take {before} MiB", rows)
+    shown = rows if options.last is None else rows[-options.last :]
+    print_table(f"{link}, {size}; the nodes' updates and the libraries take {before} MiB", shown)
 
 
 def resident() -> int:
