@@ -18,7 +18,7 @@ from fedcomp.memory import NoMemory
 from fedcomp.methods.quantization import dense
 from fedcomp.methods.registry import Parts, register
 from fedcomp.methods.rotation_low_rank import crosspolytope, eden
-from fedcomp.methods.sparsification import stc
+from fedcomp.methods.sparsification import stc, topk
 from fedcomp.quantize import Eden
 from fedcomp.quantized import MAX_BITS, mean_largest, mean_square, symbol_bits
 
@@ -78,6 +78,9 @@ UNPUBLISHED_OF_ALL = 0.05
 """The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
 MIN_FACTOR, MAX_DENSITY = 1 / 8, 0.25
 """The least factor by which the unpublished change lowers the density, and the largest density."""
+SHORT_PARTICIPATION = 1 / 8
+"""In runs of fewer than `MIN_ROUNDS`, versions are sparse if at most this share of the nodes gets each: one sum of them takes
+few bytes.  With one magnitude, large entries would wait for later versions, and be missing at the end."""
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
 
@@ -93,8 +96,8 @@ def auto() -> Parts:
       to the model, and keeps it small beside the distance that the model has moved, and beside the noise of sampling.  If the
       strategy does more than average, the bits follow from the number of averaged updates, and nodes that often take part use
       STC.
-    * Versions: in short runs the same.  In long ones STC, with a density that keeps what is not published yet in proportion to
-      what is.
+    * Versions: in long runs STC, with a density that keeps what is not published yet in proportion to what is.  In short ones
+      the same as updates, or top-k where few nodes take part in a round.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -167,6 +170,11 @@ class RoundFacts:
         if self._nodes_miss_versions:
             return self.num_rounds >= MIN_ROUNDS
         return self.num_rounds >= (MIN_ROUNDS_OF_ALL if self.measurable else MIN_UNMEASURED_ROUNDS)
+
+    @property
+    def sparse_and_short(self) -> bool:
+        """Whether the versions of a short run are sparse, because a message mostly brings the sum of several."""
+        return self.num_rounds < MIN_ROUNDS and self.participation <= SHORT_PARTICIPATION
 
     @property
     def noise_share(self) -> float:
@@ -263,18 +271,24 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
     return _unbiased(least, facts.gain)
 
 
-def choose_downlink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
+def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
     """Return the compressor of the version that a round publishes.
 
-    `facts.sampled` counts all nodes that get messages.  `keep_stc` has the same meaning as in `choose_uplink`.
+    `facts.sampled` counts all nodes that get messages.  `keep_residual` says that earlier versions left something out: then
+    error feedback stays, because nothing else sends it.
     """
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
-    if facts.feedback or keep_stc:
+    last = facts.server_round >= facts.num_rounds
+    if facts.feedback or (keep_residual and facts.num_rounds >= MIN_ROUNDS):
         excess = facts.unpublished / facts.may_be_unpublished if facts.unpublished else 1.0
         density = SENDS_BY_SERVER / facts.num_rounds * max(excess, MIN_FACTOR)
         return _stc(density, "later versions bring what one leaves out")
-    if facts.server_round >= facts.num_rounds:
+    if facts.sparse_and_short or keep_residual:
+        if last:
+            return Choice(topk(1.0, "natural"), "the last version is the result of the run, and leaves nothing out")
+        return Choice(topk(MAX_DENSITY, "natural"), "most nodes get several versions at a time, as one sum")
+    if last:
         return Choice(
             eden(MAX_EDEN_BITS), "the last version is the result of the run, and nothing can correct it later"
         )

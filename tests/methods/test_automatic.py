@@ -39,6 +39,9 @@ def bits_of(compressor: fedcomp.Compressor) -> float:
         (facts(15, 25, 4, 4), "dense()", "dense()"),  # logistic regression on iris
         (facts(20_000, 10, 10, 10), "crosspolytope(bits=0.931)", "eden(bits=1.07)"),
         (facts(20_000, 29, 20, 5), "eden(bits=1.32)", "crosspolytope(bits=0.545)"),
+        (facts(20_000, 29, 40, 5), "eden(bits=2.59)", "topk(density=0.25, values='natural')"),
+        (facts(20_000, 29, 39, 5), "eden(bits=2.53)", "crosspolytope(bits=0.545)"),
+        (facts(20_000, 30, 40, 5), "eden(bits=2.51)", "stc(density=0.0333)"),
         (facts(20_000, 30, 10, 10), "crosspolytope(bits=0.632)", "crosspolytope(bits=0.468)"),
         (facts(20_000, 50, 20, 5), "crosspolytope(bits=0.862)", "stc(density=0.02)"),
         (facts(20_000, 99, 10, 10), "crosspolytope(bits=0.401)", "crosspolytope(bits=0.287)"),
@@ -141,7 +144,14 @@ def test_a_short_run_has_no_error_feedback_and_a_precise_last_version() -> None:
     short = facts(20_000, 99, 10, 10)
     assert choose_downlink(replace(short, server_round=99)).compressor == fedcomp.eden(4.0)
     assert choose_downlink(replace(short, server_round=98)).compressor.name == "crosspolytope"
-    assert choose_downlink(short, keep_stc=True).compressor.name == "stc", "only error feedback sends a residual"
+    assert choose_downlink(short, keep_residual=True).compressor.name == "stc", "only error feedback sends a residual"
+
+
+def test_what_sparse_versions_left_out_is_in_the_last_version_of_a_short_run() -> None:
+    few = facts(20_000, 10, 100, 5)
+    assert choose_downlink(replace(few, server_round=9)).compressor == fedcomp.topk(MAX_DENSITY, "natural")
+    assert choose_downlink(replace(few, server_round=10)).compressor == fedcomp.topk(1.0, "natural")
+    assert choose_downlink(replace(few, sampled=100), keep_residual=True).compressor.name == "topk"
 
 
 def test_error_feedback_needs_more_rounds_where_nodes_miss_no_version() -> None:
@@ -218,7 +228,7 @@ def test_every_choice_is_a_text_that_nodes_can_parse_and_works_both_ways() -> No
             unpublished=float(rng.choice([0.0, rng.uniform(0, 5)])),
         )
         keep = bool(rng.integers(2))
-        for choice in (choose_uplink(known, keep_stc=keep), choose_downlink(known, keep_stc=keep)):
+        for choice in (choose_uplink(known, keep_stc=keep), choose_downlink(known, keep_residual=keep)):
             assert fedcomp.parse(str(choice.compressor)) == choice.compressor
             about = fedcomp.METHODS.about(choice.compressor.name)
             assert about.uplink

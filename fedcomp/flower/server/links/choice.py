@@ -100,6 +100,7 @@ class LinkCompressors:
         self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
         self._mean_is_step = self._averages and type(averaging).aggregate_train is FedAvg.aggregate_train
         self._weight_key = averaging.weighted_by_key if self._averages and isinstance(averaging, FedAvg) else ""
+        self._evaluation_share = averaging.fraction_evaluate if isinstance(averaging, FedAvg) else 0.0
         self._measured = Measurements()
         self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
         self._log = BalanceLog()
@@ -150,9 +151,10 @@ class LinkCompressors:
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
         if downlink == AUTO:
-            fetching = replace(facts, sampled=max(sampled, measured.reached), both=uplink == AUTO)
-            stc_stays = facts.feedback or _is_stc(measured.downlink)
-            choices["downlink"] = choose_downlink(fetching, keep_stc=stc_stays)
+            evaluating = int(self._evaluation_share * facts.num_nodes)
+            fetching = replace(facts, sampled=max(sampled, evaluating, measured.reached), both=uplink == AUTO)
+            keep_residual = facts.feedback or _has_residual(measured.downlink)
+            choices["downlink"] = choose_downlink(fetching, keep_residual=keep_residual)
             self.downlink = choices["downlink"].compressor
         elif downlink.name == BALANCED:
             measured.share = measured.share or first_share(facts.participation)
@@ -300,6 +302,10 @@ def _sketches_of(publisher: Publisher) -> tuple[Sketch, Sketch]:
 
 def _squared(numbers: Sketch) -> float:
     return float(numbers @ numbers)
+
+
+def _has_residual(text: str) -> bool:
+    return bool(text) and RESIDUAL in parse(text).memory.vectors
 
 
 def _is_stc(text: str) -> bool:

@@ -117,6 +117,31 @@ def test_in_many_rounds_versions_take_stc() -> None:
     assert "stc" not in names(grid.per_round)
 
 
+def few(evaluate: float = 0.0) -> FedAvg:
+    """Return a strategy that asks few of many nodes in each round."""
+    return FedAvg(fraction_train=0.125, fraction_evaluate=evaluate)
+
+
+def test_in_a_short_run_with_few_nodes_versions_are_sent_as_sums_and_the_last_leaves_nothing_out() -> None:
+    densities, left = list[str](), list[float]()
+
+    def watch(done: Round) -> None:
+        residual, change = strategy.publisher.memory["residual"], strategy.publisher.replica.vector
+        densities.append(strategy.compressors[1])
+        left.append(float(np.linalg.norm(residual) / np.linalg.norm(change)))
+
+    strategy = CompressedStrategy(few(), on_round=watch)
+    strategy.start(RecordingGrid(learning(), nodes=40), FLAT, num_rounds=10)
+    assert densities == ["topk(density=0.25, values='natural')"] * 9 + ["topk(density=1.0, values='natural')"]
+    assert left[-1] < 0.1 < min(left[:-1])
+    assert strategy.ledger.total().jump_bytes > 0
+
+
+def test_where_all_nodes_evaluate_versions_are_no_sums_from_the_first_round_on() -> None:
+    strategy, _ = run(10, few(evaluate=1.0), grid=RecordingGrid(nodes=40), stop=1)
+    assert names([strategy.compressors[1]]) == ["eden"]
+
+
 def test_nodes_that_evaluate_leave_the_method_to_those_that_train() -> None:
     strategy, grid = run(6, FedAvg(fraction_train=0.5, fraction_evaluate=1.0))
     assert not strategy.compressors[1].startswith("stc(")
@@ -565,13 +590,13 @@ def test_residuals_of_a_run_with_stc_are_sent_when_it_continues_with_the_choice(
     assert set(names(grid.per_round)) == {"stc"}
 
 
-def test_versions_stay_with_stc_in_a_run_that_becomes_short(tmp_path: Path) -> None:
+def test_versions_keep_their_residual_in_a_run_that_becomes_short(tmp_path: Path) -> None:
     """Only error feedback sends what they have left out."""
     first, _ = run(40, half(), checkpoint=tmp_path / "state", stop=2)
     second = CompressedStrategy(half())
     second.load(tmp_path / "state")
     second.start(RecordingGrid(), second.arrays, num_rounds=3)
-    assert names([first.compressors[1], second.compressors[1]]) == ["stc", "stc"]
+    assert names([first.compressors[1], second.compressors[1]]) == ["stc", "topk"]
 
 
 def test_nodes_that_evaluate_count_as_reached() -> None:
