@@ -110,26 +110,30 @@ def test_the_table_of_the_automatic_choice_is_what_its_command_prints() -> None:
     printed, counts = by_length(lines), re.findall(r"in (\d+ of \d+) lines, and in (\d+) of these", lines.caption)
     text = (RESULTS / "automatic-choice.md").read_text(encoding="utf-8")
     assert re.findall(r"in (\d+ of \d+) lines\*\*, and in (\d+) of these", text) == counts
-    assert table_rows("automatic-choice.md", "(?:digits|fashion)") == [
+    assert table_rows("automatic-choice.md", "(?:digits|fashion|sonnets|speech)") == [
         [*row] for table in printed for row in table.rows
     ]
 
 
 def test_the_table_of_the_constants_of_the_automatic_choice_has_the_numbers_of_its_results() -> None:
     rows: dict[str, list[str]] = {}
-    for folder in ("auto-constants", "auto-constants-all-nodes"):
+    for folder, rounds, seeds in (
+        ("auto-constants", 100, 3),
+        ("auto-constants-all-nodes", 100, 3),
+        ("auto-constants-short", 10, 6),
+    ):
         table = read_csv(RESULTS / folder / "results.csv")
-        last = table[table["round"] == 100]
+        last = table[table["round"] == rounds]
         last = last.assign(
             sent=last["uplink_bytes"] + last["downlink_bytes"],
             plain=last["dense_uplink_bytes"] + last["dense_downlink_bytes"],
         )
         runs = last.groupby(["method", "model"])
-        assert set(runs.size()) == {3}
+        assert set(runs.size()) == {seeds}
         accuracy, spread = 100 * runs["accuracy"].mean(), 100 * runs["accuracy"].std()
-        ratio = (runs["plain"].sum() / runs["sent"].sum())["auto, 100 rounds"]
+        ratio = (runs["plain"].sum() / runs["sent"].sum())[f"auto, {rounds} rounds"]
         models = ["logistic", "mlp", "lora"]
-        for label, method in (("dense", "dense"), ("auto", "auto, 100 rounds")):
+        for label, method in (("dense", "dense"), ("auto", f"auto, {rounds} rounds")):
             cells = [f"{accuracy[method, model]:.1f} ± {spread[method, model]:.1f}" for model in models]
             rows.setdefault(f"accuracy in percent, {label}", []).extend(cells)
         rows.setdefault("fewer bytes, auto", []).extend(f"{ratio[model]:.3g}" for model in models)
