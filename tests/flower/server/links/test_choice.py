@@ -143,6 +143,8 @@ def test_where_all_nodes_evaluate_versions_are_no_sums_from_the_first_round_on()
 
 
 def test_nodes_that_evaluate_leave_the_method_to_those_that_train() -> None:
+    shorter, _ = run(40, FedAvg(fraction_train=0.5, fraction_evaluate=1.0), stop=2)
+    assert shorter.compressors[1].startswith("stc("), "as if no node evaluated"
     strategy, grid = run(6, FedAvg(fraction_train=0.5, fraction_evaluate=1.0))
     assert not strategy.compressors[1].startswith("stc(")
     with pytest.raises(Stopped):
