@@ -1,7 +1,7 @@
 """Time and memory of a server's rounds at scale: many nodes, a large model, one core.
 
     python -m benchmarks.large_server [--nodes 10000] [--per-round 1000] [--entries 11200000] [--link 'stc(density=0.0025)']
-    python -m benchmarks.large_server --nodes 50000 --rounds 150 --last 4  # nodes that missed a hundred versions
+    python -m benchmarks.large_server --nodes 50000 --rounds 110 --last 3  # nodes that missed a hundred versions
 
 The server is `CompressedStrategy` around FedAvg with all that it does in a round: messages, checks, decoding, mean and
 publication.  The nodes train nothing: each answers with one of a few updates that the compressor made of normally distributed
