@@ -58,7 +58,7 @@ class Fleet(LocalGrid):
         """Return the reply to each message."""
         begin = time.perf_counter()
         messages = list(messages)
-        if messages:
+        if messages:  # evaluation has none here
             self.starts = {self.strategy.publisher.nodes[each.metadata.dst_node_id].version for each in messages}
         replies = [self._reply(message) for message in messages]
         self.outside_s += time.perf_counter() - begin

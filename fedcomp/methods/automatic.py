@@ -63,9 +63,9 @@ MIN_REQUESTS = 200.0
 SENDS_PER_NODE = 12.0
 """How often a node sends each entry in a run, on average, with error feedback."""
 MIN_ROUNDS, MAX_PARTICIPATION = 30, 2 / 3
-"""Error feedback on the server needs this many rounds, where nodes miss versions: at most this share trains in a round."""
+"""Versions take STC in runs of this many rounds, where nodes miss versions: at most this share trains in a round."""
 MIN_ROUNDS_OF_ALL, MIN_UNMEASURED_ROUNDS = MANY_ROUNDS, 150
-"""Where nodes miss no version, it needs this many rounds, and the second number where noise is not measured."""
+"""The rounds that STC needs where nodes miss no version, and the second number where noise is not measured."""
 SENDS_BY_SERVER = 1.0
 """How often the server sends each entry in a run, on average, if as much is unpublished as may be."""
 UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
@@ -79,8 +79,8 @@ UNPUBLISHED_OF_ALL = 0.05
 MIN_FACTOR, MAX_DENSITY = 1 / 8, 0.25
 """The least factor by which the unpublished change lowers the density, and the largest density."""
 SHORT_PARTICIPATION = 1 / 8
-"""In runs of fewer than `MIN_ROUNDS`, versions are sparse if at most this share of the nodes gets each: one sum of them takes
-few bytes.  With one magnitude, large entries would wait for later versions, and be missing at the end."""
+"""In runs of fewer than `MIN_ROUNDS`, versions take top-k if at most this share of the nodes gets each: a sum of them takes few
+bytes.  With the one magnitude of STC, large entries would wait for later versions, and be missing at the end."""
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
 
@@ -165,15 +165,15 @@ class RoundFacts:
         return min(1.0, math.sqrt(self.num_rounds / MANY_ROUNDS))
 
     @property
-    def feedback(self) -> bool:
-        """Whether versions take error feedback: in short runs, what they leave out is missing at the end."""
+    def versions_take_stc(self) -> bool:
+        """Whether versions take STC: in short runs, what it leaves out is missing at the end."""
         if self._nodes_miss_versions:
             return self.num_rounds >= MIN_ROUNDS
         return self.num_rounds >= (MIN_ROUNDS_OF_ALL if self.measurable else MIN_UNMEASURED_ROUNDS)
 
     @property
-    def sparse_and_short(self) -> bool:
-        """Whether the versions of a short run are sparse, because a message mostly brings the sum of several."""
+    def versions_take_topk(self) -> bool:
+        """Whether the versions of a short run take top-k, because a message mostly brings the sum of several."""
         return self.num_rounds < MIN_ROUNDS and self.participation <= SHORT_PARTICIPATION
 
     @property
@@ -185,12 +185,12 @@ class RoundFacts:
     @property
     def growth_power(self) -> float:
         """The power of the rounds with which the squared distance that the model moves may grow at most."""
-        return GROWTH_POWER if self.feedback else 1.0
+        return GROWTH_POWER if self.versions_take_stc else 1.0
 
     @property
     def sampling_share(self) -> float:
         """The noise that a round may add in any case, over the sampling noise."""
-        return SAMPLING_FACTOR * self._size if self.feedback else 0.0
+        return SAMPLING_FACTOR * self._size if self.versions_take_stc else 0.0
 
     @property
     def may_be_unpublished(self) -> float:
@@ -250,10 +250,10 @@ class Choice:
     reason: str
 
 
-def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
+def choose_uplink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
     """Return the compressor of the nodes' updates in a round.
 
-    `keep_stc` says that earlier rounds used STC: then it stays, because only error feedback sends the nodes' residuals.
+    `keep_residual` says that earlier updates left something out: then they take STC, because only error feedback sends it.
     """
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
@@ -263,7 +263,7 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
     } | _small(facts)
     density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
     feedback = not facts.measurable and facts.requests >= MIN_REQUESTS and _stc_bits(density) <= max(least.values())
-    if keep_stc or feedback:
+    if keep_residual or feedback:
         flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
         return _stc(
             density * flush, f"each node trains {facts.requests:.4g} times, and sends later what a message leaves out"
@@ -274,20 +274,20 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
 def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
     """Return the compressor of the version that a round publishes.
 
-    `facts.sampled` counts all nodes that get messages.  `keep_residual` says that earlier versions left something out: then
-    error feedback stays, because nothing else sends it.
+    `facts.sampled` counts all nodes that get messages.  `keep_residual` asks for error feedback in any case: only that sends
+    what earlier versions left out.
     """
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
-    last = facts.server_round >= facts.num_rounds
-    if facts.feedback or (keep_residual and facts.num_rounds >= MIN_ROUNDS):
+    last, reason = facts.server_round >= facts.num_rounds, "later versions bring what one leaves out"
+    if facts.versions_take_stc or (keep_residual and facts.num_rounds >= MIN_ROUNDS):
         excess = facts.unpublished / facts.may_be_unpublished if facts.unpublished else 1.0
         density = SENDS_BY_SERVER / facts.num_rounds * max(excess, MIN_FACTOR)
-        return _stc(density, "later versions bring what one leaves out")
-    if facts.sparse_and_short or keep_residual:
+        return _stc(density, reason)
+    if facts.versions_take_topk or keep_residual:
         if last:
             return Choice(topk(1.0, "natural"), "the last version is the result of the run, and leaves nothing out")
-        return Choice(topk(MAX_DENSITY, "natural"), "most nodes get several versions at a time, as one sum")
+        return Choice(topk(MAX_DENSITY, "natural"), reason)
     if last:
         return Choice(
             eden(MAX_EDEN_BITS), "the last version is the result of the run, and nothing can correct it later"

@@ -121,7 +121,7 @@ def test_nodes_send_more_in_the_last_tenth_of_the_rounds() -> None:
 def test_updates_stay_with_stc_until_the_residual_is_sent() -> None:
     few = facts(20_000, 30, 10, 10)
     assert choose_uplink(few).compressor.name == "crosspolytope"
-    assert choose_uplink(few, keep_stc=True).compressor.name == "stc"
+    assert choose_uplink(few, keep_residual=True).compressor.name == "stc"
 
 
 def density_of(compressor: fedcomp.Compressor) -> float:
@@ -140,7 +140,7 @@ def test_versions_take_the_more_the_more_is_not_published_yet() -> None:
     assert density_of(choose_downlink(short).compressor) == MAX_DENSITY
 
 
-def test_a_short_run_has_no_error_feedback_and_a_precise_last_version() -> None:
+def test_a_short_run_of_all_nodes_has_no_error_feedback_and_a_precise_last_version() -> None:
     short = facts(20_000, 99, 10, 10)
     assert choose_downlink(replace(short, server_round=99)).compressor == fedcomp.eden(4.0)
     assert choose_downlink(replace(short, server_round=98)).compressor.name == "crosspolytope"
@@ -156,10 +156,10 @@ def test_what_sparse_versions_left_out_is_in_the_last_version_of_a_short_run() -
 
 def test_error_feedback_needs_more_rounds_where_nodes_miss_no_version() -> None:
     lengths = (29, 30, 99, 100, 149, 150)
-    assert [facts(20_000, rounds, 15, 10).feedback for rounds in lengths] == [False] + [True] * 5
-    assert [facts(20_000, rounds, 14, 10).feedback for rounds in lengths] == [False] * 3 + [True] * 3
+    assert [facts(20_000, rounds, 15, 10).versions_take_stc for rounds in lengths] == [False] + [True] * 5
+    assert [facts(20_000, rounds, 14, 10).versions_take_stc for rounds in lengths] == [False] * 3 + [True] * 3
     unmeasured = [replace(facts(20_000, rounds, 10, 10), measurable=False) for rounds in lengths]
-    assert [known.feedback for known in unmeasured] == [False] * 5 + [True]
+    assert [known.versions_take_stc for known in unmeasured] == [False] * 5 + [True]
 
 
 def test_a_shorter_run_and_a_small_model_publish_more_of_each_change() -> None:
@@ -228,7 +228,7 @@ def test_every_choice_is_a_text_that_nodes_can_parse_and_works_both_ways() -> No
             unpublished=float(rng.choice([0.0, rng.uniform(0, 5)])),
         )
         keep = bool(rng.integers(2))
-        for choice in (choose_uplink(known, keep_stc=keep), choose_downlink(known, keep_residual=keep)):
+        for choice in (choose_uplink(known, keep_residual=keep), choose_downlink(known, keep_residual=keep)):
             assert fedcomp.parse(str(choice.compressor)) == choice.compressor
             about = fedcomp.METHODS.about(choice.compressor.name)
             assert about.uplink

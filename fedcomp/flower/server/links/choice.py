@@ -153,7 +153,7 @@ class LinkCompressors:
         if downlink == AUTO:
             evaluating = int(self._evaluation_share * facts.num_nodes)
             fetching = replace(facts, sampled=max(sampled, evaluating, measured.reached), both=uplink == AUTO)
-            keep_residual = facts.feedback or _has_residual(measured.downlink)
+            keep_residual = facts.versions_take_stc or _has_residual(measured.downlink)
             choices["downlink"] = choose_downlink(fetching, keep_residual=keep_residual)
             self.downlink = choices["downlink"].compressor
         elif downlink.name == BALANCED:
@@ -161,7 +161,7 @@ class LinkCompressors:
             self.downlink, self._balance = with_share(downlink, measured.share), balance_of(downlink)
         if uplink == AUTO:
             facts = replace(facts, both=self._chosen and RESIDUAL not in self.downlink.memory.vectors)
-            choices["uplink"] = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
+            choices["uplink"] = choose_uplink(facts, keep_residual=_has_residual(measured.uplink))
             self.uplink = choices["uplink"].compressor
         self._remember(choices, server_round)
 
@@ -306,7 +306,3 @@ def _squared(numbers: Sketch) -> float:
 
 def _has_residual(text: str) -> bool:
     return bool(text) and RESIDUAL in parse(text).memory.vectors
-
-
-def _is_stc(text: str) -> bool:
-    return bool(text) and parse(text).name == "stc"
