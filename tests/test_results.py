@@ -10,6 +10,7 @@ from benchmarks import catching_up
 from experiments.automatic import by_length, compare
 from experiments.results import read_csv
 from experiments.study_report import named_tables
+from experiments.table import Table
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 NUMBER = r"\d[\d,]*(?:\.\d+)?"
@@ -42,26 +43,67 @@ def test_the_numbers_of_a_claim_are_on_the_page_that_it_names(row: list[str]) ->
             assert number in known, f"{number} is not on {page}"
 
 
+REPORT = re.compile(r"fedcomp report docs/results/([\w-]+)/results\.csv(?: --target((?: [\d.]+)+))?")
+SETTINGS = ["round", "learning_rate", "strategy"]
+"""What a table of a page may say of a method beside the numbers of the report."""
+Section = tuple[str, str, list[tuple[str, str]]]
+
+
+def sections() -> list[Section]:
+    """Return (page, text, folder and targets of its reports) of each section with the command of a report."""
+    parts = [
+        (page.name, part)
+        for page in sorted(RESULTS.glob("*.md"))
+        for part in re.split(r"^(?=#+ )", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    ]
+    return [(page, part, found) for page, part in parts if (found := REPORT.findall(part))]
+
+
+def tables_in(text: str) -> list[list[list[str]]]:
+    """Return the cells of each row of each table, the head first."""
+    tables = re.findall(r"(?:^\|.*\n)+", text + "\n", flags=re.MULTILINE)
+    cells = [[[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()] for table in tables]
+    return [[rows[0], *rows[2:]] for rows in cells]
+
+
+def test_the_sections_of_all_studies_are_found() -> None:
+    assert len(sections()) > 15
+    assert all(tables_in(text) for _, text, _ in sections())
+
+
 @pytest.mark.parametrize(
-    ("page", "results", "target"),
-    [
-        ("choose.md", "choose-ten-percent", 0.75),
-        ("choose-seldom.md", "choose-one-percent", 0.75),
-        ("server-side.md", "comp-ams", 0.95),
-    ],
+    ("text", "reports"),
+    [pytest.param(text, reports, id=f"{page}-{reports[0][0]}") for page, text, reports in sections()],
 )
-def test_a_row_of_a_page_has_the_numbers_that_the_report_prints(page: str, results: str, target: float) -> None:
-    table = read_csv(RESULTS / results / "results.csv")
-    printed: dict[str, list[str]] = {}
-    for one in named_tables(table, [target]).values():
-        for cells in one.rows:
-            [method] = {*cells} & {*table["method"]}
-            printed.setdefault(method, []).extend(cells)
-    for method, runs in table.groupby("method"):
-        [row] = table_rows(page, re.escape(str(method)) + r" \|")
-        known = re.findall(NUMBER, " ".join([*printed[str(method)], *runs["strategy"]]))
-        for cell in row[1:]:
-            assert set(re.findall(NUMBER, cell)) <= {*known}, method
+def test_the_tables_of_a_section_have_the_numbers_that_its_report_prints(
+    text: str, reports: list[tuple[str, str]]
+) -> None:
+    """A table with the head of a printed one is that table; each row of another has numbers of one method."""
+    printed, known = list[list[list[str]]](), dict[str, set[str]]()
+    for folder, targets in reports:
+        results = read_csv(RESULTS / folder / "results.csv")
+        for method, runs in results.groupby("method"):
+            last = runs.groupby("cell").tail(1)[SETTINGS].astype(str)
+            known.setdefault(str(method), set()).update(re.findall(NUMBER, " ".join(last.to_numpy().ravel())))
+        for table in named_tables(results, [float(target) for target in targets.split()]).values():
+            printed.append([row.split(" | ") for row in _markdown(table)])
+            for row in table.rows:
+                for method in known.keys() & {*row}:
+                    known[method].update(re.findall(NUMBER, " ".join(row)))
+    for head, *rows in tables_in(text):
+        alike = [table[1:] for table in printed if table[0] == head]
+        if any(len(table) == len(rows) for table in alike):
+            assert rows in alike
+        for name, *cells in rows:
+            numbers = {number.replace(",", "") for number in re.findall(NUMBER, " ".join(cells))}
+            methods = [name] if name in known else [*known]
+            assert any(numbers <= {each.replace(",", "") for each in known[method]} for method in methods), name
+
+
+def _markdown(table: Table) -> list[str]:
+    """Return the cells of the head and of the rows, joined, with the best in bold."""
+    lines = [line.strip("| ") for line in table.to_markdown().splitlines() if line.startswith("|")]
+    return [lines[0], *lines[2:]]
 
 
 def test_the_tables_of_the_downlink_are_those_that_the_report_prints() -> None:
