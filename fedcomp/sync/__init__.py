@@ -9,7 +9,7 @@ from fedcomp.sync.clipping import Clipping, check_norm, scaled
 from fedcomp.sync.encoding import check_masked, derive_seed, encode_change
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.ledger import ROW, SAVED_PARTS, SERVER_NODE, Ledger, Traffic
-from fedcomp.sync.mean import dense_change, weighted_mean
+from fedcomp.sync.mean import dense_change, end_in_zero, weighted_mean
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.origin import Origin
 from fedcomp.sync.publisher import Publisher, Reply, first_number
@@ -52,6 +52,7 @@ __all__ = [
     "dense_change",
     "derive_seed",
     "encode_change",
+    "end_in_zero",
     "first_number",
     "from_key_frame",
     "from_start_frame",

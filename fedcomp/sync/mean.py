@@ -4,10 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedcomp.core import Vector
+from fedcomp.core import Vector, block_slices
 from fedcomp.sync.exact_tensors import ExactArrays, float_values, widened
 from fedcomp.sync.updates import Update
 from fedcomp.wire import Layout
+
+EPSILON = 2.0**-24
+"""The largest relative error of a number that is rounded to float32."""
 
 
 def weighted_mean(updates: Sequence[tuple[Update, float]], layout: Layout) -> tuple[Vector, ExactArrays]:
@@ -26,6 +29,18 @@ def weighted_mean(updates: Sequence[tuple[Update, float]], layout: Layout) -> tu
             first = firsts.setdefault(name, widened(array))
             exact[name] = exact.get(name, first) + (widened(array) - first) * (weight / total)
     return change, exact
+
+
+def end_in_zero(change: Vector, start: Vector, count: int) -> None:
+    """Make `change`, the mean of `count` updates, lead from `start` to zero where it misses zero by no more than it is rounded.
+
+    Without this, a weight that all nodes prune would become some 1e-8 of what it was.
+    """
+    for part in block_slices(change.size):
+        before = start[part]
+        missed = np.abs(before + change[part]) < (count + 2) * EPSILON * np.abs(before)
+        if missed.any():
+            np.negative(before, out=change[part], where=missed)
 
 
 def dense_change(update: Update, layout: Layout) -> tuple[Vector, ExactArrays]:

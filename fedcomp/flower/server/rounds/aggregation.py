@@ -34,7 +34,7 @@ from fedcomp.flower.strategies.reply_use import (
     restart,
     starts_from_published,
 )
-from fedcomp.sync import Publisher, Replica, dense_change, weighted_mean
+from fedcomp.sync import Publisher, Replica, dense_change, end_in_zero, weighted_mean
 
 Change = tuple[Vector, bytes]
 """The change from the published vector to the next, float32 (n,), and the bytes of the next exact tensors."""
@@ -155,6 +155,7 @@ def _aggregate_mean(
     layout = published.layout
     updates = [reply.update for reply in replies if reply.update is not None]
     change, exact = weighted_mean(list(zip(updates, weights, strict=True)), layout)
+    end_in_zero(change, published.vector, len(updates))
     # Then the mean is the result, so it needs no copy.
     only_mean = code_of(averaging, "aggregate_train") is FedAvg.aggregate_train
     arrays = {} if only_mean else layout.unflatten_float64(change, exact, published.vector)
