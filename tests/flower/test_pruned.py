@@ -1,11 +1,11 @@
 """Weights that all nodes set to zero, as pruning does, are exactly zero on the server, as under plain Flower."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Context
+from flwr.app import Context
 from flwr.serverapp.strategy import FedAvg, Strategy
 from numpy.typing import NDArray
 
@@ -28,7 +28,7 @@ def trained(strategy: Strategy, nodes: int, dtype: str, *, mod: bool = True) -> 
 
     first = to_record({"w": np.random.default_rng(7).standard_normal(N).astype(dtype)})
     result = strategy.start(LocalGrid(training(change, 60, mod=mod), nodes), first, num_rounds=3)
-    return cast(ArrayRecord, result.arrays)["w"].numpy()
+    return result.arrays["w"].numpy()
 
 
 @pytest.mark.parametrize("nodes", [3, 10])
