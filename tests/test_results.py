@@ -44,8 +44,8 @@ def test_the_numbers_of_a_claim_are_on_the_page_that_it_names(row: list[str]) ->
 
 
 REPORT = re.compile(r"fedcomp report docs/results/([\w-]+)/results\.csv(?: --target((?: [\d.]+)+))?")
-SETTINGS = ["round", "learning_rate", "strategy", "client_seconds"]
-"""What a table of a page may say of a method beside the numbers of the report."""
+SETTINGS = ["round", "strategy"]
+"""What a table may say of a method besides the numbers of the report; on the pages on training also its seconds."""
 Section = tuple[str, str, list[tuple[str, str]]]
 
 
@@ -80,25 +80,32 @@ def test_the_tables_of_a_section_have_the_numbers_that_its_report_prints(
 ) -> None:
     """A table with the head of a printed one is that table; each row of another has numbers of one method.
 
-    The pages on training have further tables, which other commands print: those name one method of the study at most.
+    No method of the study is left out.  The pages on training have further tables, which other commands print: those name
+    one method of the study at most.
     """
+    of_results = (RESULTS / page).exists()
+    settings = SETTINGS if of_results else [*SETTINGS, "client_seconds"]
     printed, known = list[list[list[str]]](), dict[str, set[str]]()
     for folder, targets in reports:
         results = read_csv(RESULTS / folder / "results.csv")
         for method, runs in results.groupby("method"):
-            last = runs.groupby("cell").tail(1)[SETTINGS].round({"client_seconds": 1}).astype(str)
+            last = runs.groupby("cell").tail(1)[settings].round({"client_seconds": 1}).astype(str)
             known.setdefault(str(method), set()).update(re.findall(NUMBER, " ".join(last.to_numpy().ravel())))
         for table in named_tables(results, [float(target) for target in targets.split()]).values():
             printed.append([row.split(" | ") for row in _markdown(table)])
             for row in table.rows:
                 for method in known.keys() & {*row}:
                     known[method].update(re.findall(NUMBER, " ".join(row)))
+    if of_results:
+        names = {name for _, *rows in tables_in(text) for name, *_ in rows}
+        assert len(names) >= len(known), "a row may describe its method in other words"
+        assert len(known.keys() & names) in (0, 1, len(known))
     for head, *rows in tables_in(text):
         alike = [table[1:] for table in printed if table[0] == head]
         if any(len(table) == len(rows) for table in alike):
             assert rows in alike
         named = [row for row in rows if row[0] in known]
-        for name, *cells in rows if (RESULTS / page).exists() else named if len(named) > 1 else []:
+        for name, *cells in rows if of_results else named if len(named) > 1 else []:
             numbers = {number.replace(",", "") for number in re.findall(NUMBER, " ".join(cells))}
             methods = [name] if name in known else [*known]
             assert any(numbers <= {each.replace(",", "") for each in known[method]} for method in methods), name

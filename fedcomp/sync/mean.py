@@ -32,12 +32,13 @@ def weighted_mean(updates: Sequence[tuple[Update, float]], layout: Layout) -> tu
 
 
 def end_in_zero(change: Vector, start: Vector, count: int) -> None:
-    """Make `change`, the mean of `count` updates, lead from `start` to zero where it misses zero by no more than it is rounded.
+    """Set the sum of `start` and `change`, the mean of `count` updates, to zero where only rounding keeps it from zero.
 
-    Without this, a weight that all nodes prune would become some 1e-8 of what it was.
+    Otherwise, a weight that all nodes prune would become some 1e-8 of what it was.
     """
     for part in block_slices(change.size):
         before = start[part]
+        # Each addition is rounded, and so are the weights of the updates and their products.
         missed = np.abs(before + change[part]) < (count + 2) * EPSILON * np.abs(before)
         if missed.any():
             np.negative(before, out=change[part], where=missed)

@@ -198,6 +198,23 @@ def test_the_mean_of_exact_tensors_is_weighted_too() -> None:
     assert {name: array.tolist() for name, array in means.items()} == {"norm.running_var": [3, 0], "steps": 30}
 
 
+@pytest.mark.parametrize("count", [2, 10, 100])
+def test_a_mean_that_only_rounding_keeps_from_zero_ends_there(count: int) -> None:
+    """Whatever the weights; a change to a ten thousandth of a weight, or of a weight that is zero, keeps its bits."""
+    rng = np.random.default_rng(count)
+    start = rng.standard_normal(1000, np.float32)
+    start[500:520] = 0
+    replica = start_replica(layout_of({"w": start}), {"w": start}, 3)
+    goal = np.concatenate([np.zeros(500, np.float32), start[500:] * np.float32(1e-4)])
+    goal[500:510] = 1e-30
+    one = updates.decode_update(update(replica, "dense()", goal - start), replica)
+    change, _ = mean.weighted_mean([(one, float(weight)) for weight in rng.integers(1, 900, count)], replica.layout)
+    before = change.copy()
+    mean.end_in_zero(change, start, count)
+    assert not (start + change)[:500].any()
+    assert change[500:].tobytes() == before[500:].tobytes()
+
+
 @pytest.mark.parametrize("text", ["eden(bits=0.15)", "eden(bits=0.6)"])
 @pytest.mark.parametrize("frozen", [0, 10, 45])
 def test_entries_that_were_rotated_back_are_kept_in_no_more_memory(text: str, frozen: int) -> None:
