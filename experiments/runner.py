@@ -27,6 +27,8 @@ from experiments.plan import StudyError
 
 DIED = "its process died, as happens when memory runs out; fewer --workers need less memory"
 PARENT_POLL_S = 1.0
+REPLACED = "A worker stopped while some jobs were given to the executor"
+"""joblib's warning of a process that holds 300 MB more than after its first cell.  It goes on with another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Workers:
 
     def run(self, cells: Sequence[Cell], data_dir: str, scratch: Path | None) -> Generator[Event, None, None]:
         """Run `cells` in processes; yield the outcome of each as it comes."""
+        warnings.filterwarnings("ignore", REPLACED, UserWarning)  # a later cell may be larger than the first
         processes = Parallel(
             n_jobs=max(2, self.count),  # joblib would run a single job in this process
             pre_dispatch=self.count,

@@ -1,14 +1,19 @@
 """Cells run in processes; whatever happens to one, the others end with their results."""
 
+import os
 import shutil
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
+from numpy.typing import NDArray
 
+from experiments import runner
 from experiments.configuration import Cell
 from experiments.plan import StudyError
 from experiments.runner import DIED, Event, Failure, Finished, Workers, ray_workers, run_cells
@@ -21,6 +26,10 @@ UNEVEN = "dirichlet(alpha=0.03, min_size=100)"
 def outcomes(events: list[Event]) -> dict[Cell, type[Event]]:
     """Return the kind of outcome of each cell."""
     return {event.cell: type(event) for event in events}
+
+
+LEFT_BEHIND: list[NDArray[np.float64]] = []
+"""What the cells of a process leave in its memory, in `grow`."""
 
 
 @pytest.mark.system
@@ -66,6 +75,23 @@ def test_a_process_that_is_killed_costs_its_cell_and_no_other(workers: int, tmp_
     assert outcomes(events) == {endless: Failure, **dict.fromkeys(others, Finished)}
     (failure,) = [event for event in events if isinstance(event, Failure)]
     assert failure.reason == DIED
+
+
+def grow(run: Cell, _data_dir: str, _scratch: Path | None) -> Event:
+    """Stand for a cell that leaves its process larger by 400 MB, unless it is the first one."""
+    LEFT_BEHIND[:] = [np.ones(50_000_000 if LEFT_BEHIND else 1)]
+    time.sleep(1.2)  # joblib looks at the memory once a second
+    return Failure(run, str(os.getpid()))
+
+
+@pytest.mark.system
+def test_a_process_that_grows_is_replaced_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr(runner, "_run", grow)
+    events = list(run_cells([cell(seed=seed) for seed in range(8)], "", Workers(2)))
+    assert len({event.reason for event in events if isinstance(event, Failure)}) > 2
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 def test_no_cells_need_no_processes() -> None:
