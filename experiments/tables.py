@@ -45,6 +45,11 @@ def dense_ratio(runs: pd.DataFrame, *sides: str) -> float:
     return float(dense / sent) if sent else 0.0
 
 
+def times(ratio: float) -> str:
+    """Return a ratio with three digits, or as a whole number, as 2.02 or 1,214."""
+    return f"{ratio:,.0f}" if ratio >= 999.5 else f"{ratio:.3g}"
+
+
 def best_methods(values: pd.DataFrame, show: Callable[[float], str], *, highest: bool = False) -> dict[Any, list[str]]:
     """Return the methods with the lowest or highest mean of each group of a `spread`, by the rest of its key.
 
@@ -107,7 +112,7 @@ def ratio_tables(study: Study) -> list[Table]:
     groups = study.runs.groupby(["scenario", "method"], observed=True)
     both = groups.apply(lambda runs: dense_ratio(runs, "uplink", "downlink"))
     up = groups.apply(lambda runs: dense_ratio(runs, "uplink"))
-    texts = {key: f"{ratio:.3g} ({both[key]:.3g})" if ratio else "-" for key, ratio in up.items()}
+    texts = {key: f"{times(ratio)} ({times(both[key])})" if ratio else "-" for key, ratio in up.items()}
     caption = (
         "How many times fewer bytes than plain Flower would have sent in the same rounds, over complete runs{}: up, and in "
         "brackets up and down, catch-up included in down. All seeds together."

@@ -220,6 +220,11 @@ def test_ratios_and_catch_up_of_complete_runs() -> None:
     assert catch_up.rows == (("STC 1/100", "50.0 %", "50.0 %"), ("FedAvg n = 25", "", "-"))
 
 
+def test_a_ratio_of_a_thousand_and_more_has_no_exponent() -> None:
+    found = study(cell([0.1, 0.5], up=10, down=190))  # 100 kB each way a round
+    assert ratio_tables(found)[0].rows == (("STC 1/100", "10,000 (1,000)"),)
+
+
 def test_the_frames_of_the_downlink_are_shown_by_their_kinds() -> None:
     runs = cell([0.1, 0.5], up=1000, down=4000).assign(jump_bytes=2000, delta_bytes=1000, key_bytes=40)
     (table,) = catch_up_tables(study(runs))
