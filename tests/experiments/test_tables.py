@@ -14,6 +14,7 @@ from experiments.tables import (
     ratio_tables,
     target_table,
     time_table,
+    times,
 )
 from tests.experiments.rows import cell, dense, study, sweep
 
@@ -223,6 +224,7 @@ def test_ratios_and_catch_up_of_complete_runs() -> None:
 def test_a_ratio_of_a_thousand_and_more_has_no_exponent() -> None:
     found = study(cell([0.1, 0.5], up=10, down=190))  # 100 kB each way a round
     assert ratio_tables(found)[0].rows == (("STC 1/100", "10,000 (1,000)"),)
+    assert [times(ratio) for ratio in (2.019, 999.4, 999.6)] == ["2.02", "999", "1,000"]
 
 
 def test_the_frames_of_the_downlink_are_shown_by_their_kinds() -> None:
