@@ -56,8 +56,12 @@ SMALL_MODEL = 4400.0
 """Models of fewer entries allow less noise, in proportion: more of it falls on directions that matter."""
 SAMPLING_FACTOR = 1.5
 """Noise of this many times the sampling noise is always allowed: training forgets both, and the sampling noise costs more."""
-MANY_ROUNDS = 100
-"""Runs of fewer rounds are short."""
+MANY_ROUNDS, VERY_MANY_ROUNDS = 100, 1000
+"""Runs of fewer rounds than the first number are short; those of more than the second go on long after learning is fast.
+
+In the latter, what one round adds late or with noise is corrected in some hundred rounds, however many follow: so a round may
+add no more than in runs of the second number.
+"""
 MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 12.0
@@ -67,12 +71,13 @@ MIN_ROUNDS, MAX_PARTICIPATION = 30, 2 / 3
 MIN_ROUNDS_OF_ALL, MIN_UNMEASURED_ROUNDS = MANY_ROUNDS, 150
 """The rounds that STC needs where nodes miss no version, and the second number where noise is not measured."""
 SENDS_BY_SERVER = 1.0
-"""How often the server sends each entry in a run, on average, if as much is unpublished as may be."""
+"""How often the server sends each entry in a run of up to 1,000 rounds, on average, if as much is unpublished as may be."""
 UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
 """The squared norm of the change that may be unpublished over that of the published one, in long runs (`Sketcher.ratio`).
 
 In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds: what they learn late is missing at
-the end.  The third number is a factor where noise is not measured.
+the end.  In runs of more than 1,000 rounds, it falls with the square of the rounds, to `UNPUBLISHED_OF_ALL`: to be late by half of
+such a run is too much, whatever was published before.  The third number is a factor where noise is not measured.
 """
 UNPUBLISHED_OF_ALL = 0.05
 """The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
@@ -199,6 +204,8 @@ class RoundFacts:
             most = UNPUBLISHED if self._nodes_miss_versions else UNPUBLISHED_OF_ALL
         else:
             most = UNPUBLISHED * UNMEASURED
+        if self.num_rounds > VERY_MANY_ROUNDS:
+            most = max(most * (VERY_MANY_ROUNDS / self.num_rounds) ** 2, UNPUBLISHED_OF_ALL)
         return most * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), UNPUBLISHED_POWER) * self._size
 
     @property
@@ -282,7 +289,7 @@ def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice
     last, reason = facts.server_round >= facts.num_rounds, "later versions bring what one leaves out"
     if facts.versions_take_stc or (keep_residual and facts.num_rounds >= MIN_ROUNDS):
         excess = facts.unpublished / facts.may_be_unpublished if facts.unpublished else 1.0
-        density = SENDS_BY_SERVER / facts.num_rounds * max(excess, MIN_FACTOR)
+        density = SENDS_BY_SERVER / min(facts.num_rounds, VERY_MANY_ROUNDS) * max(excess, MIN_FACTOR)
         return _stc(density, reason)
     if facts.versions_take_topk or keep_residual:
         if last:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from fedcomp.core import check_int, check_range
 from fedcomp.flower.server.links.sketch import MAX_RATIO, SKETCH, Sketch
+from fedcomp.methods.automatic import VERY_MANY_ROUNDS
 
 MIN_NOISE, MAX_NOISE = 0.02, 3.0
 """The least and the largest noise of a round, over the squared norm of an update.
@@ -80,13 +81,20 @@ class NoiseBudget:
 
         In the end, the noise is `most` times the displacement, which is expected to grow with a power of the rounds, as in the
         last rounds, but at most with `power`.  Noise of `always` times the sampling noise may be added in any case.
+
+        In a run of more than `VERY_MANY_ROUNDS`, what the rounds before left is not made up for: late noise costs most, and it
+        raises the displacement that would allow still more.  There, `MAX_NOISE` counts for the whole run: as much as in so many
+        rounds.
         """
         if not self.norm:
             return 0.0
         exponent = min(max(0.0, self.growth) * self.rounds / max(self.displacement, TINY), power)
         last = self.displacement * math.pow(1 + rounds_left / self.rounds, exponent)
-        left = most * last - self.noise
-        share = left / (rounds_left + RESERVE * (self.rounds + rounds_left)) / self.norm
+        left, total = most * last - self.noise, self.rounds + rounds_left
+        share = left / (rounds_left + RESERVE * total) / self.norm
+        if total > VERY_MANY_ROUNDS:
+            even = most * last / ((1 + RESERVE) * total) / self.norm
+            share = min(share, even, MAX_NOISE * VERY_MANY_ROUNDS / total)
         return min(max(share, always * self.sampling / self.norm, MIN_NOISE), MAX_NOISE)
 
     def check(self) -> None:

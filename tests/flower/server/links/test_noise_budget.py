@@ -70,6 +70,27 @@ def test_the_noise_that_is_left_is_spread_over_the_rounds_to_come_and_a_reserve(
     assert budget.share(50, 1.0) == pytest.approx((100 * 3.5 - 5) / 57 / 10), "at most a straight line"
 
 
+def test_a_run_of_thousands_of_rounds_does_not_make_up_for_noise_that_it_has_not_had() -> None:
+    """By hand: all but 5 of 1000 is left for 100 rounds and 100 more; a round of 1,001 has a 1,101.1th of 1000 at most.
+
+    Otherwise noise grew towards the end, and with it the displacement: 5,000 rounds of logistic regression lost 0.8 points.
+    """
+    budget = NoiseBudget([0.0] * SKETCH, noise=5.0, displacement=1000.0, norm=10.0, rounds=900)
+    assert budget.share(100, 1.0) == pytest.approx(995 / 200 / 10)
+    assert budget.share(101, 1.0) == pytest.approx(1000 / 1101.1 / 10)
+    assert budget.share(101, 1.0, 1.5) == budget.share(101, 1.0), "no sampling noise is known"
+    budget.sampling = 5.0
+    assert budget.share(101, 1.0, 1.5) == pytest.approx(0.75), "the sampling noise counts, however long the run"
+    budget.noise = 900.0
+    assert budget.share(101, 1.0) == pytest.approx(100 / 201.1 / 10), "what is left is less"
+
+
+@pytest.mark.parametrize(("rounds", "most"), [(1000, 3.0), (1001, 3.0 / 1.001), (2000, 1.5), (6000, 0.5)])
+def test_a_longer_run_has_no_more_noise_than_a_thousand_rounds_may_have(rounds: int, most: float) -> None:
+    budget = NoiseBudget([0.0] * SKETCH, displacement=1e9, norm=10.0, rounds=20)
+    assert budget.share(rounds - 20, 1.0) == pytest.approx(most)
+
+
 def test_what_is_measured_is_a_mean_over_some_rounds() -> None:
     budget = NoiseBudget([0.0] * SKETCH)
     here = np.zeros(SKETCH)
