@@ -59,8 +59,7 @@ SAMPLING_FACTOR = 1.5
 MANY_ROUNDS, VERY_MANY_ROUNDS = 100, 1000
 """Runs of fewer rounds than the first number are short; those of more than the second go on long after learning is fast.
 
-In the latter, what one round adds late or with noise is corrected in some hundred rounds, however many follow: so a round may
-add no more than in runs of the second number.
+A model that is late, or late noise, costs as much there as in a run of the second number, however many rounds came before.
 """
 MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
@@ -76,8 +75,8 @@ UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
 """The squared norm of the change that may be unpublished over that of the published one, in long runs (`Sketcher.ratio`).
 
 In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds: what they learn late is missing at
-the end.  In runs of more than 1,000 rounds, it falls with the square of the rounds, to `UNPUBLISHED_OF_ALL`: to be late by half of
-such a run is too much, whatever was published before.  The third number is a factor where noise is not measured.
+the end.  In runs of more than 1,000 rounds, it falls with the square of the rounds, to `UNPUBLISHED_OF_ALL`: there, what was
+published long ago makes the ratio small, however late the model is.  The third number is a factor where noise is not measured.
 """
 UNPUBLISHED_OF_ALL = 0.05
 """The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
