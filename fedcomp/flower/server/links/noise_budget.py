@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from fedcomp.core import check_int, check_range
 from fedcomp.flower.server.links.sketch import MAX_RATIO, SKETCH, Sketch
-from fedcomp.methods.automatic import VERY_MANY_ROUNDS
+from fedcomp.methods import VERY_MANY_ROUNDS
 
 MIN_NOISE, MAX_NOISE = 0.02, 3.0
 """The least and the largest noise of a round, over the squared norm of an update.
