@@ -85,16 +85,18 @@ def parse_setting(name: str, text: str, parse: Callable[[str], T]) -> T:
         raise ValueError(f"{name} is {text!r}; {error}") from None
 
 
-def settings_of(signature: inspect.Signature, *args: object, **kwargs: object) -> dict[str, object]:
-    """Return the arguments by name that a text needs: the first, and those that differ from their defaults."""
-    given = signature.bind(*args, **kwargs)
+def arguments_of(signature: inspect.Signature, *args: object, **kwargs: object) -> inspect.BoundArguments:
+    """Return all arguments of a call by name, defaults included; numpy scalars become Python ones, as a text writes them."""
+    given = signature.bind(*map(to_python, args), **{key: to_python(value) for key, value in kwargs.items()})
     given.apply_defaults()
-    first = next(iter(signature.parameters), None)
-    return {
-        key: value
-        for key, value in given.arguments.items()
-        if key == first or value != signature.parameters[key].default
-    }
+    return given
+
+
+def settings_of(given: inspect.BoundArguments) -> dict[str, object]:
+    """Return the arguments by name that a text needs: the first, and those that differ from their defaults."""
+    parameters = given.signature.parameters
+    first = next(iter(parameters), None)
+    return {key: value for key, value in given.arguments.items() if key == first or value != parameters[key].default}
 
 
 def format_call(name: str, settings: Mapping[str, object]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Generic, ParamSpec, Protocol, TypeVar
 
-from fedcomp.core.call_text import settings_of
+from fedcomp.core.call_text import arguments_of, settings_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,8 +78,9 @@ class Registry(Mapping[str, Callable[..., T]], Generic[T, InfoT]):
     ) -> Callable[[Callable[P, R]], Callable[P, T]]:
         """Return a decorator that adds a constructor under the name of the decorated function.
 
-        The constructor calls the function with its settings, and returns ``make(name, settings, result)`` with those settings
-        that its text needs, as `settings_of` says.  The decorator raises `ValueError` for a name that is taken.
+        The constructor calls the function with its settings, numpy scalars as Python ones, and returns
+        ``make(name, settings, result)`` with those settings that its text needs, as `settings_of` says.  The decorator raises
+        `ValueError` for a name that is taken.
         """
 
         def enter(compose: Callable[P, R]) -> Callable[P, T]:
@@ -87,8 +88,9 @@ class Registry(Mapping[str, Callable[..., T]], Generic[T, InfoT]):
 
             @functools.wraps(compose)
             def construct(*args: P.args, **kwargs: P.kwargs) -> T:
-                settings = settings_of(signature, *args, **kwargs)
-                return make(name, tuple(settings.items()), compose(*args, **kwargs))
+                given = arguments_of(signature, *args, **kwargs)
+                settings = settings_of(given)
+                return make(name, tuple(settings.items()), compose(*given.args, **given.kwargs))
 
             construct.__signature__ = signature.replace(return_annotation=self._kind)  # type: ignore[attr-defined]
             with self._lock:

@@ -1,5 +1,6 @@
 """The type of a vector, and what numpy and torch call by different names."""
 
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, TypeGuard
 
@@ -29,3 +30,9 @@ def to_python(value: object) -> object:
     """Return a numpy scalar as a Python one, and any other value as it is."""
     scalar: Any = value
     return scalar.item() if isinstance(value, np.generic) else value
+
+
+def use_python_numbers(settings: Any) -> None:
+    """Replace the numpy scalars among the fields of a dataclass, frozen or not, by Python ones: these do not wrap."""
+    for each in fields(settings):
+        object.__setattr__(settings, each.name, to_python(getattr(settings, each.name)))

@@ -99,6 +99,7 @@ class LocalGrid(Grid, Clock):
         """
         self._clock = clock
         check_int("num_nodes", num_nodes, 1, 1_000_000)
+        num_nodes = int(num_nodes)
         self._app = client_app
         self._run = Run.create_empty(run_id=1)
         self.faults: defaultdict[int, deque[Fault]] = defaultdict(deque)

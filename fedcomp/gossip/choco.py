@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import Arrays, Vector, below, from_json, octets, to_json
+from fedcomp.core import Arrays, Vector, below, from_json, octets, to_json, use_python_numbers
 from fedcomp.errors import LayoutError, VersionError
 from fedcomp.gossip.nodes import (
     Difference,
@@ -45,6 +45,7 @@ class Choco:
     step_size: float | None = None
 
     def __post_init__(self) -> None:
+        use_python_numbers(self)
         if self.compressor.init(1):
             raise ValueError(
                 f"{self.compressor} remembers what it leaves out; CHOCO needs a compressor without memory, "

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import Arrays, Vector, below, from_json, octets, to_json
+from fedcomp.core import Arrays, Vector, below, from_json, octets, to_json, use_python_numbers
 from fedcomp.errors import CorruptError, LayoutError, VersionError
 from fedcomp.gossip.nodes import (
     Difference,
@@ -38,6 +38,7 @@ class DeepSqueeze:
     step_size: float | None = None
 
     def __post_init__(self) -> None:
+        use_python_numbers(self)
         if self.compressor.memory.vectors != ("residual",):
             raise ValueError(f"{self.compressor} keeps no residual; Deep-Squeeze needs error feedback, as stc() has")
         check_settings(self.compressor, self.step_size)

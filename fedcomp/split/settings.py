@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import build, check_bool, check_int, check_range, format_call
+from fedcomp.core import build, check_bool, check_int, check_range, format_call, use_python_numbers
 from fedcomp.errors import CorruptError
 from fedcomp.methods import METHODS, cgx, parse
 
@@ -50,6 +50,7 @@ class SplitSettings:
     clip: float = 5.0
 
     def __post_init__(self) -> None:
+        use_python_numbers(self)
         for name, compressor in (("forward", self.forward), ("backward", self.backward)):
             if not isinstance(compressor, Compressor):
                 raise ValueError(f"{name} is {compressor!r}; a compressor is needed, such as fedcomp.cgx(bits=2)")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedcomp.core import check_range
+from fedcomp.core import check_range, use_python_numbers
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import l2_norm
 from fedcomp.sync.exact_tensors import float_values, widened
@@ -67,6 +67,7 @@ class Clipping:
     median: float = 0.0
 
     def __post_init__(self) -> None:
+        use_python_numbers(self)
         check_range("norm", self.norm, least=0, what="the largest norm of an update, 0 for no bound")
         check_range("median", self.median, least=0, what="a multiple of the median norm, 0 for no bound")
 

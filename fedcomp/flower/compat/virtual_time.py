@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core import check_int, check_range
+from fedcomp.core import check_int, check_range, use_python_numbers
 
 MIN_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.05, 3.0, 1.1
 """The shortest and the longest pause between two questions for replies, and their ratio from one to the next.
@@ -95,6 +95,7 @@ class Speeds:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        use_python_numbers(self)
         check_range("compute_s", self.compute_s, least=0)
         check_range("slow", self.slow, least=0, most=1, what="the share of slow nodes")
         check_range("slowdown", self.slowdown, least=1)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import build, check_bool, check_int, check_range, format_call
+from fedcomp.core import build, check_bool, check_int, check_range, format_call, use_python_numbers
 from fedcomp.flower.compat import nested_strategies
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.optimizers import MajorityVote
@@ -44,6 +44,7 @@ class AsyncMode:
     return_rest: bool = False
 
     def __post_init__(self) -> None:
+        use_python_numbers(self)
         check_int("buffer", self.buffer, 1, MAX_BUFFER, "the number of updates of a version")
         check_int("staleness", self.staleness, 1, MAX_STALENESS, "the most versions that an update may be late")
         check_range("exponent", self.exponent, least=0)

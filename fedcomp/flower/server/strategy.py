@@ -135,7 +135,7 @@ class CompressedStrategy(Strategy):
         self._links = LinkCompressors(inner, self.uplink, self.downlink, mode)
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
-        self.seed, self.order, self.round = seed, order, 0
+        self.seed, self.order, self.round = int(seed), order, 0
         self.shared_start = shared_start
         self._traffic_file = TrafficFile(Path(self._checkpoint.path)) if self._checkpoint is not None else None
         self._hook = RoundHook(on_round)

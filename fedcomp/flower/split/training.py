@@ -110,7 +110,7 @@ class SplitTraining:
         self._lower, self._lower_parts = lower, lower_parts
         self._timeout_s, self._attempts = timeout_s, attempts
         limits = {"max_samples": max_samples, "ram_bytes": ram_bytes}
-        self._server = SplitServer(upper, settings, self.shape, self._layout, loss=loss, seed=seed, **limits)
+        self._server = SplitServer(upper, settings, self.shape, self._layout, loss=loss, seed=int(seed), **limits)
         self._bounds = RoundBounds(settings.clip)
         self._round = 0
 

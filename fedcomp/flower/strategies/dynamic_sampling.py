@@ -35,7 +35,7 @@ class DynamicSampling(Strategy, StatefulStrategy):
             raise ValueError(f"the inner strategy is {inner!r}; a FedAvg or a subclass of it is needed")
         check_range("beta", beta, least=0)
         self.inner = inner
-        self.beta = beta
+        self.beta = float(beta)
 
     def sample_size(self, server_round: int, num_nodes: int) -> int:
         """Return how many of `num_nodes` train in a round; the first round is 1."""

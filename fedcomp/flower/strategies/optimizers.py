@@ -36,7 +36,7 @@ class FedAMS(ServerOptimizer):
             check_range(name, value, above=0)
         for name, value in (("beta_1", beta_1), ("beta_2", beta_2)):
             check_range(name, value, least=0, most=math.nextafter(1, 0), what="a decay below 1")
-        self.eta, self.beta_1, self.beta_2, self.eps = eta, beta_1, beta_2, eps
+        self.eta, self.beta_1, self.beta_2, self.eps = map(float, (eta, beta_1, beta_2, eps))
         self.m_t: Sums = {}
         self.v_t: Sums = {}
         self.v_hat: Sums = {}
@@ -73,7 +73,7 @@ class MajorityVote(ServerOptimizer):
         """Make the strategy with the size of a step, above 0, and the settings of FedAvg."""
         super().__init__(**fedavg)
         check_range("step", step, above=0)
-        self.step = step
+        self.step = float(step)
 
     def apply(self, result: RoundResult) -> Sums:
         """Return the published parameters, each moved by one step in the direction of most votes."""
@@ -107,7 +107,7 @@ class EF21(ServerOptimizer):
         """Make the strategy with the step size `eta`, above 0, and the settings of FedAvg."""
         super().__init__(**fedavg)
         check_range("eta", eta, above=0)
-        self.eta = eta
+        self.eta = float(eta)
         self.num_nodes = 0
         self.estimate: Sums = {}
 

@@ -41,7 +41,7 @@ class _AdaGrad(ServerOptimizer):
         for name, value in (("eta", eta), ("delta", delta)):
             check_range(name, value, above=0)
         check_range("l1_strength", l1_strength, least=0)
-        self.eta, self.delta, self.l1_strength = eta, delta, l1_strength
+        self.eta, self.delta, self.l1_strength = float(eta), float(delta), float(l1_strength)
         self.sum_of_squares: Sums = {}
 
     def add_square(self, name: str, gradient: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -45,7 +45,7 @@ class RigL(FedAvg, ReplyDeclaration):
         check_int("interval", interval, 1, MAX_ROUNDS)
         check_range("fraction", fraction, least=0, most=1)
         check_int("until", until, 1, MAX_ROUNDS)
-        self.interval, self.fraction, self.until = interval, fraction, until
+        self.interval, self.fraction, self.until = int(interval), float(fraction), int(until)
 
     def moves_in(self, server_round: int) -> bool:
         """Return whether weights move in this round."""

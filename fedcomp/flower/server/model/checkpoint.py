@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedcomp.core import check_int
+from fedcomp.core import check_int, use_python_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Checkpoint:
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike):
             raise ValueError(f"path is {self.path!r}; the path of a file is needed")
+        use_python_numbers(self)
         check_int("every", self.every, 1, 2**63 - 1)
 
     def is_due(self, server_round: int) -> bool:
