@@ -131,6 +131,7 @@ def _settings(options: argparse.Namespace, mode: str, seed: int, folder: str) ->
     }
     settings = Settings.from_config(config)
     check_strategy(settings, options.nodes)
+    prepare(settings, LocalGrid(client_app, options.nodes, settings.to_config()))  # dataset, model and partition fit
     link = BY_WORD[options.link]
     nodes = (options.compute, options.slow, options.slowdown, options.spread)
     return settings, Speeds(*nodes, link.down_mbit_s, link.up_mbit_s, link.round_trip_ms / 1e3, seed)

@@ -58,6 +58,10 @@ def ends(table: pd.DataFrame) -> pd.DataFrame:
         accuracy = cells["accuracy"].apply(lambda each: 0.0 if each.isna().any() else each.mean())
         reached = (last["round"] == rounds) | last["accuracy"].isna()
         runs.append(last.assign(accuracy=accuracy)[reached].reset_index())
+    if not runs:
+        raise StudyError(
+            "no method is called 'auto, N rounds'; the results of a study of the automatic choice are needed"
+        )
     rows = pd.concat(runs)
     return rows.assign(
         sent=rows["uplink_bytes"] + rows["downlink_bytes"],

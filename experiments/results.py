@@ -96,9 +96,12 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 def _column(texts: "pd.Series[str]", dtype: str) -> "pd.Series[str]":
     try:
-        return texts.replace("", "nan").astype(dtype) if dtype == "float64" else texts.astype(dtype)
-    except ValueError as error:
+        column = texts.replace("", "nan").astype(dtype) if dtype == "float64" else texts.astype(dtype)
+    except (OverflowError, ValueError) as error:
         raise ValueError(f"column {texts.name}: {error}") from None
+    if texts.name in SETTINGS and column.isna().any():
+        raise ValueError(f"column {texts.name}: a row without a number; a cell's settings are in each of its rows")
+    return column
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:

@@ -43,7 +43,7 @@ class Table:
         """Return the table for a terminal: the caption, then lines of at most `MAX_WIDTH` columns."""
         grid = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
         for name, numeric in zip(self.head, self.numeric, strict=True):
-            grid.add_column(name, justify="right" if numeric else "left", overflow="fold")
+            grid.add_column(rich.markup.escape(name), justify="right" if numeric else "left", overflow="fold")
         for row in self.rows:
             grid.add_row(*map(rich.markup.escape, row))
         console = Console(file=io.StringIO(), width=MAX_WIDTH, color_system=None)

@@ -64,6 +64,55 @@ def test_a_file_that_is_no_model_is_one_sentence_and_writes_nothing(
     assert not out.exists()
 
 
+def test_packed_weights_are_written_unpacked(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    from fedcomp.training import pack
+
+    weights = {
+        "signs": torch.tensor([[-0.5, 0.5, 0.5, -0.5]] * 40),
+        "sparse": torch.nn.functional.one_hot(torch.arange(60)).float() * torch.arange(1, 61),
+        "bias": torch.arange(300.0),
+    }
+    packed = pack(weights)
+    assert packed.keys() == {
+        "signs/shape",
+        "signs/values",
+        "signs/codes",
+        *(f"sparse/{part}" for part in ("shape", "mask", "nonzero")),
+        "bias",
+    }
+    np.savez(tmp_path / "inference.npz", **packed)  # type: ignore[arg-type]
+    assert main(["export", str(tmp_path / "inference.npz"), str(tmp_path / "out")]) == 0
+    loaded = load_file(tmp_path / "out")
+    assert loaded.keys() == weights.keys()
+    assert all(torch.equal(loaded[name], weight) for name, weight in weights.items())
+
+
+def test_names_with_slashes_alone_are_not_packed_weights(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    arrays = {name: np.ones(2, np.float32) for name in ("params/dense/kernel", "params/shape", "params/mask", "codes")}
+    np.savez(tmp_path / "model.npz", **arrays)  # type: ignore[arg-type]
+    assert main(["export", str(tmp_path / "model.npz"), str(tmp_path / "out")]) == 0
+    assert load_file(tmp_path / "out").keys() == arrays.keys()
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_a_damaged_archive_is_one_sentence(save: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, rng = tmp_path / "model.npz", np.random.default_rng(0)
+    save(path, weight=np.arange(60, dtype=np.float32).reshape(6, 10), bias=np.ones(3, np.float32))
+    whole, statuses = path.read_bytes(), []
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for place in rng.integers(len(whole), size=3):
+            damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        statuses.append(main(["export", str(path), str(tmp_path / "out")]))
+        assert capsys.readouterr().err.count("\n") == statuses[-1], bytes(damaged)
+    assert statuses.count(1) > 200
+
+
 def test_objects_and_numbers_that_the_format_lacks_are_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,7 +55,7 @@ RULES = {
     "fedcomp/__init__.py": "fedcomp fedcomp.compressor fedcomp.errors fedcomp.methods fedcomp.wire",
     "fedcomp/commands/": """fedcomp.errors fedcomp.flower.demo fedcomp.methods fedcomp.quantized fedcomp.sync fedcomp.training
         fedcomp.wire""",
-    "fedcomp/commands/export.py": "numpy safetensors fedcomp.core",
+    "fedcomp/commands/export.py": "numpy safetensors fedcomp.core fedcomp.training",
     "fedcomp/commands/warm.py": "fedcomp.warm",
     "fedcomp/commands/doctor.py": "torch fedcomp fedcomp.versions",  # torch where it is installed
     "fedcomp/__main__.py": "fedcomp",

@@ -1,19 +1,20 @@
 """Write the model of a run as safetensors, which the libraries of Hugging Face and many others load.
 
-fedcomp export runs/digits-001/model.npz model.safetensors
+    fedcomp export runs/digits-001/model.npz model.safetensors
+
+The packed weights of an inference.npz are written unpacked.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save
 
 from fedcomp.commands import new_parser
-from fedcomp.core import write_atomically
+from fedcomp.core import DAMAGE, write_atomically
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,13 +26,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with options.model.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
             arrays = {name: np.asarray(archive[name], order="C") for name in archive.files}
+        if _is_packed(arrays):
+            from fedcomp.training import unpack  # torch, which no other model needs
+
+            arrays = {name: weight.numpy() for name, weight in unpack(arrays).items()}
         data = save(arrays, metadata={"format": "pt"})  # as transformers expects it
         write_atomically(options.out, lambda file: file.write(data), mode=0o644)
     except OSError as error:
         print(f"fedcomp: export: {error.filename or options.model}: {error.strerror or error}", file=sys.stderr)
         return 1
-    except (BadZipFile, EOFError, SafetensorError, ValueError) as error:
+    except ModuleNotFoundError as error:
+        print(f"fedcomp: export: {error}", file=sys.stderr)
+        return 1
+    except (*DAMAGE, SafetensorError) as error:
         print(f"fedcomp: export: {options.model} is no .npz file of numbers: {error}", file=sys.stderr)
         return 1
     print(f"{options.out}: {len(arrays)} tensors, {len(data)} bytes")
     return 0
+
+
+def _is_packed(names: Collection[str]) -> bool:
+    """Return whether these are the names of what `fedcomp.training.pack` returned."""
+    tensors = {name.removesuffix("/shape") for name in names if name.endswith("/shape")}
+    return any(f"{tensor}/{part}" in names for tensor in tensors for part in ("codes", "nonzero"))

@@ -13,6 +13,7 @@ from fedcomp.core.compensated_update import (
 )
 from fedcomp.core.context import EncodeContext, Hint, PreviousRound, RightFactors, Shapes
 from fedcomp.core.files import (
+    DAMAGE,
     Arrays,
     below,
     from_json,
@@ -33,6 +34,7 @@ from fedcomp.core.types import Vector, dtype_name, is_numpy, on_host, use_python
 
 __all__ = [
     "BLOCK_ENTRIES",
+    "DAMAGE",
     "MAX_FLOAT32",
     "MAX_TENSORS",
     "Arrays",

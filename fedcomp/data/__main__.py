@@ -22,7 +22,7 @@ from fedcomp.commands import new_parser
 from fedcomp.data.card import Card
 from fedcomp.data.formats import read_npz
 from fedcomp.data.load import load
-from fedcomp.data.own import load_own, write_own
+from fedcomp.data.own import load_own, own_card, write_own
 from fedcomp.data.partition import partition_train
 from fedcomp.data.partition_text import parse_partition
 
@@ -48,7 +48,7 @@ def share(card: Card, data_dir: str, partition: str, nodes: int, seed: int, out:
 
 def pack(card: Card, samples: Path, out: Path, *, over: bool) -> str:
     """Write the arrays x and y of the archive `samples` to `out`; return the line of `check`."""
-    plain = replace(card, licence="the owner's", source="this node's own samples", groups=(), test_every=None)
+    plain = replace(own_card(card), licence="the owner's", source="this node's own samples")
     arrays = read_npz(plain, {samples.name: samples.read_bytes()})
     write_own(out, plain, arrays.x, arrays.y, over=over)
     return check(card, out)

@@ -3,13 +3,13 @@
 import io
 import math
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.core import DAMAGE
 from fedcomp.data.card import Card
 from fedcomp.data.dataset import Arrays, DataError
 
@@ -103,7 +103,7 @@ def read_npz(card: Card, contents: Mapping[str, bytes]) -> Arrays:
             return Arrays(arrays["x"], arrays["y"], groups)
     except DataError:
         raise
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+    except (*DAMAGE, MemoryError) as error:
         raise DataError(f"{name}: not a readable .npz ({error}); plain arrays x and y are needed") from None
 
 

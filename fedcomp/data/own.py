@@ -51,7 +51,7 @@ def write_own(folder: Path, card: Card, x: NDArray[Any], y: NDArray[Any], *, ove
     Each file is replaced atomically, the card last.
     Raises `DataError` if the arrays do not fit the card, or the folder has such files and `over` is false.
     """
-    own = replace(card, format="npz", train=(NO_FILE,), test=(), hub=None, folder="", groups=(), test_every=None)
+    own = own_card(card)
     split = checked_split(own, Arrays(x, y), "the samples")
     stream = io.BytesIO()
     np.savez(stream, x=split.x, y=split.y)
@@ -64,6 +64,12 @@ def write_own(folder: Path, card: Card, x: NDArray[Any], y: NDArray[Any], *, ove
             raise DataError(f"{folder / target} exists already; an empty folder is needed")
     for target, content in files.items():  # another user than the node's may pack them
         write_atomically(folder / target, methodcaller("write", content), mode=0o644)
+
+
+def own_card(card: Card) -> Card:
+    """Return the card of a node's own samples for a run with `card`: an archive (.npz) of training samples, without columns."""
+    without = {"test": (), "hub": None, "folder": "", "groups": (), "test_every": None, "text": "", "test_texts": 0}
+    return replace(card, format="npz", train=(NO_FILE,), **without)
 
 
 def to_toml(card: Card) -> str:

@@ -38,6 +38,22 @@ def test_pack_writes_a_devices_arrays_and_check_counts_them(tmp_path: Path, caps
     assert main(["pack", CARD, str(tmp_path / "mine.npz"), "--out", out, "--over"]) == 0
 
 
+@pytest.mark.parametrize("name", ["digits", "sonnets"])
+def test_a_device_packs_samples_of_every_embedded_dataset(tmp_path: Path, name: str) -> None:
+    card = read_card(name, CARDS)
+    np.savez(tmp_path / "mine.npz", x=np.zeros((4, *card.shape), np.uint8), y=np.array([0, 1, 0, 1]))
+    arguments = ["pack", str(CARDS / f"{name}.toml"), str(tmp_path / "mine.npz"), "--out", str(tmp_path / "data")]
+    assert main(arguments) == 0
+    assert len(load_own(card, tmp_path / "data").y) == 4
+
+
+def test_sonnets_are_shared(tmp_path: Path) -> None:
+    assert main(["share", str(CARDS / "sonnets.toml"), "--nodes", "2", "--out", str(tmp_path / "shares")]) == 0
+    dataset = load(read_card("sonnets", CARDS))
+    parts = [load_own(dataset.card, tmp_path / "shares" / f"node-{number}") for number in range(2)]
+    assert sum(len(part.y) for part in parts) == len(dataset.train.y)
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -13,6 +13,8 @@ from fedcomp.data.load import load
 from fedcomp.data.own import load_own, write_own
 from tests.data.tiny import Images, idx_bytes, make_card, publish
 
+CARDS = Path(__file__).parents[2] / "datasets"
+
 
 def test_a_run_reads_the_samples_as_they_were_written(tmp_path: Path, tiny_arrays: Images) -> None:
     card = make_card(resize=4, groups=("writer",), test_every=2, format="npz", train=(CardFile("x", 1, 32 * "0"),))
@@ -27,6 +29,18 @@ def test_a_run_reads_the_samples_as_they_were_written(tmp_path: Path, tiny_array
     files = {path.name: path.read_bytes() for path in (tmp_path / "new" / "folder").iterdir()}
     assert files.keys() == {"tiny.npz", "tiny.toml"}
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
+
+
+def test_samples_of_every_known_dataset_are_written_and_read(tmp_path: Path) -> None:
+    names = sorted(path.stem for path in CARDS.glob("*.toml"))
+    assert "sonnets" in names
+    for name in names:
+        card = read_card(name, CARDS)
+        x, y = np.zeros((3, *card.shape), np.uint8), np.array([0, 1, card.num_classes - 1])
+        write_own(tmp_path / name, card, x, y)
+        found = load_own(card, tmp_path / name)
+        assert np.array_equal(found.x, x)
+        assert np.array_equal(found.y, y)
 
 
 def test_the_written_card_is_an_ordinary_card(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_tables_without_a_comparison_and_missing_files_are_one_sentence(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 2
+    assert "no method is called 'auto, N rounds'" in err
     write_csv(tmp_path / "all.csv", results(*RUNS))
     assert main([str(tmp_path / "all.csv"), "--markdown"]) == 0
     assert "| fine |" in capsys.readouterr().out

@@ -56,6 +56,9 @@ def test_the_published_results_can_be_read_and_reused(path: Path, tmp_path: Path
         ("server_seconds\n", "server_seconds,more\n", "more|Expected 29"),
         (",0.5,", ",half,", "accuracy.*half"),
         (",100,", ",100.5,", "clients.*100.5"),
+        (",100,", ",99999999999999999999,", "column clients"),
+        (",100,0.1,", ",100,,", "column participation: a row without a number"),
+        (",100,0.1,", ",100,nan,", "column participation: a row without a number"),
     ],
 )
 def test_a_file_that_is_not_a_table_of_results_is_refused(tmp_path: Path, old: str, new: str, text: str) -> None:

@@ -24,8 +24,8 @@ def test_markdown_has_bold_cells_numbers_to_the_right_and_escapes_the_end_of_a_c
 
 
 def test_text_is_the_caption_and_aligned_columns_of_texts_as_they_are() -> None:
-    lines = Table("A caption.", ("run", "bytes"), (("[b]a", "9"), ("bc", "1000"))).to_text().splitlines()
-    assert [lines[0], lines[2], *lines[4:]] == ["A caption.", " run    bytes", " [b]a       9", " bc      1000"]
+    lines = Table("A caption.", ("a[b]", "b[/a]"), (("[b]a", "9"), ("bc", "1000"))).to_text().splitlines()
+    assert [lines[0], lines[2], *lines[4:]] == ["A caption.", " a[b]   b[/a]", " [b]a       9", " bc      1000"]
 
 
 def test_latex_is_a_tabular_whose_texts_print_as_they_are() -> None:

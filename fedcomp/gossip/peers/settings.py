@@ -163,7 +163,7 @@ def _entry(text: str, settings: Mapping[str, Any]) -> Callable[..., Task]:
     module, _, name = text.partition(":")
     try:
         entry = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:  # TypeError: a relative name, as .mine
         raise ValueError(f"task is {text!r}; module:function is needed ({error})") from None
     if not callable(entry):
         raise ValueError(f"task is {text!r}; a function is needed, not a {type(entry).__name__}")

@@ -184,6 +184,8 @@ def test_a_node_of_another_training_is_refused_with_a_sentence(tmp_path: Path) -
         ({"listen": "192.0.2.1:80"}, "loopback addresses alone"),
         ({"insecure": False}, "tls has nothing"),
         ({"task": "tests.gossip.peers.toy:Nothing"}, "module:function is needed"),
+        ({"task": "./mine.py:Task"}, "module:function is needed"),
+        ({"task": ".mine:Task"}, "module:function is needed"),
         (
             {"task": "tests.gossip.peers.toy:Narrow"},
             "settings are {}, which tests.gossip.peers.toy:Narrow does not take",
