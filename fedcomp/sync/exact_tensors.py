@@ -13,22 +13,25 @@ ExactArrays = dict[str, NDArray[Any]]
 
 
 def rebased_exact(exact: bytes, start: bytes, published: Replica) -> bytes:
-    """Return published + (exact - start): apply to the published exact tensors the change that the node made to `start`.
+    """Return the published exact tensors after the change that a node made to `start`, those of an older version.
 
-    `start` holds the exact tensors of an older version.  Numbers are computed in float64; bools are taken from `exact`.
+    Integers count: they move by as much as the node moved them.  Floats and bools are a state, such as a variance, and become
+    what the node sent: the sum of two nodes' changes could be a negative variance.  A tensor that the node left alone stays as
+    it is published.
     """
     if start == published.exact:
         return exact
     layout = published.layout
-    new, old, held = (_numbers(layout.unflatten_exact(each)) for each in (exact, start, published.exact))
-    moved = {name: new[name] if new[name].dtype == bool else held[name] + (new[name] - old[name]) for name in held}
+    new, old, held = (layout.unflatten_exact(each) for each in (exact, start, published.exact))
+    moved: ExactArrays = {}
+    for name, array in held.items():
+        if np.array_equal(new[name], old[name]):
+            moved[name] = array
+        elif array.dtype.kind in "iu":
+            moved[name] = widened(array) + (widened(new[name]) - widened(old[name]))
+        else:
+            moved[name] = new[name]
     return layout.exact_bytes(moved)
-
-
-def _numbers(arrays: ExactArrays) -> ExactArrays:
-    """Return the arrays in float64 or complex128; bools are unchanged."""
-    arrays = arrays | float_values(arrays)
-    return {name: array if array.dtype == bool else widened(array) for name, array in arrays.items()}
 
 
 def widened(array: NDArray[Any]) -> NDArray[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, FedAdam, FedAvg, FedMedian, Strategy
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from fedcomp.flower import (
     AsyncMode,
     Clipping,
     CompressedStrategy,
+    CompressionMod,
     DynamicSampling,
     LocalGrid,
     MajorityVote,
@@ -325,6 +327,31 @@ def test_exact_tensors_move_as_far_as_late_nodes_moved_them() -> None:
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), mode=AsyncMode(buffer=1))
     strategy.start(grid, toy.model(), num_rounds=7)
     assert strategy.arrays["norm.num_batches_tracked"].numpy() == 3 + 7
+
+
+@pytest.mark.parametrize("mode", [AsyncMode(buffer=2), AsyncMode(buffer=3, exponent=0.0), AsyncMode(1, exponent=2.0)])
+def test_statistics_stay_between_what_was_published_and_what_nodes_sent(mode: AsyncMode) -> None:
+    """Late nodes start from the variance 1 of the first model; the sum of their changes to it would be negative."""
+
+    def train(message: Message, _: Context) -> Message:
+        arrays = {name: array.numpy() for name, array in message.content["arrays"].items()}
+        arrays = {"w": arrays["w"] + np.float32(1), "norm.running_var": np.full(3, 0.01, np.float32)}
+        content = {"arrays": ArrayRecord({name: Array(array) for name, array in arrays.items()})}
+        return Message(RecordDict({**content, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+    app = ClientApp(mods=[CompressionMod()])
+    app.train()(train)
+    first = {"w": np.zeros(50, np.float32), "norm.running_var": np.ones(3, np.float32)}
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), mode=mode)
+    variances: list[float] = []
+
+    def evaluate(_: int, record: ArrayRecord) -> None:
+        variances.extend(record["norm.running_var"].numpy().tolist())
+
+    grid = LocalGrid(app, NODES, speeds=SPEEDS)
+    strategy.start(grid, ArrayRecord({name: Array(array) for name, array in first.items()}), 20, evaluate_fn=evaluate)
+    assert 0.01 - 1e-6 <= min(variances) < max(variances) == 1
+    assert variances == sorted(variances, reverse=True), "no late node moves it back"
 
 
 # ---- what does not fit -----------------------------------------------------------------------------------------------
