@@ -6,7 +6,6 @@ tensors never travel.  `tied` tensors are other names of a compressed tensor.
 """
 
 import fnmatch
-import glob
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -23,7 +22,8 @@ from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.errors import CorruptError, NonFiniteError
 from fedcomp.quantized import Indices
 from fedcomp.wire.dtypes import bfloat16_to_float32, is_bfloat16
-from fedcomp.wire.tensor import TIED, Tensor, tensor_of
+from fedcomp.wire.statistics import batchnorm_statistics
+from fedcomp.wire.tensor import TIED, Policy, Tensor, tensor_of
 from fedcomp.wire.ties import are_possible, tie
 
 MASK = "_mask"
@@ -234,24 +234,37 @@ def _in_a_row(tensors: Iterable[Tensor], sizes: Iterable[int]) -> tuple[tuple[Te
 
 
 def layout_of(
-    arrays: Mapping[str, NDArray[Any]], local: Iterable[str] = (), tied: Iterable[Iterable[str]] = ()
+    arrays: Mapping[str, NDArray[Any]],
+    local: Iterable[str] = (),
+    tied: Iterable[Iterable[str]] = (),
+    exact: Iterable[str] = (),
 ) -> Layout:
     """Return the layout of a state dict; tensors that `local` names, exactly or by a pattern like ``"head.*"``, never travel.
 
-    Each group of names in `tied` is one tensor, which travels once.  Raises `ValueError` for a dtype that cannot travel, for a
-    pattern that matches nothing, for names that cannot be tied, and for a model without parameters.
+    Each group of names in `tied` is one tensor, which travels once.  Tensors that `exact` names, and BatchNorm statistics,
+    travel as they are.  Raises `ValueError` for a dtype that cannot travel, for a pattern that matches nothing, for names that
+    cannot be tied, and for a model without parameters.
     """
-    local = tuple(local)
-    for pattern in local:
-        if pattern not in arrays and not fnmatch.filter(arrays, pattern):
-            raise ValueError(f"no tensor matches the local pattern {pattern!r}; the tensors are {', '.join(arrays)}")
-    patterns = tuple(glob.escape(pattern) if pattern in arrays else pattern for pattern in local)  # a name is itself
-    layout = Layout(tie([tensor_of(name, array, patterns) for name, array in arrays.items()], tied))
+    policies: dict[str, Policy] = dict.fromkeys(batchnorm_statistics(arrays) | _named(arrays, exact, "exact"), "exact")
+    policies |= dict.fromkeys(_named(arrays, local, "local"), "local")
+    tensors = [tensor_of(name, array, policies.get(name, "compressed")) for name, array in arrays.items()]
+    layout = Layout(tie(tensors, tied))
     if not layout.n:
         raise ValueError(f"the model has no floating tensor to send; at least one is needed: {_why_empty(layout)}")
     if layout.n > MAX_ENTRIES:
         raise ValueError(f"the model has {layout.n} entries to send; at most {MAX_ENTRIES} are possible")
     return layout
+
+
+def _named(arrays: Mapping[str, Any], patterns: Iterable[str], policy: Policy) -> set[str]:
+    """Return the names that match `patterns`; a name matches itself, whatever letters it has."""
+    found: set[str] = set()
+    for pattern in patterns:
+        names = [pattern] if pattern in arrays else fnmatch.filter(arrays, pattern)
+        if not names:
+            raise ValueError(f"no tensor matches the {policy} pattern {pattern!r}; the tensors are {', '.join(arrays)}")
+        found.update(names)
+    return found
 
 
 def _why_empty(layout: Layout) -> str:

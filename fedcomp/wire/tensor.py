@@ -1,6 +1,5 @@
 """One tensor of a model: its name, shape and dtype, how it travels, and how values are rounded to its dtype."""
 
-import fnmatch
 import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -25,8 +24,6 @@ Policy = Literal["compressed", "exact", "local", "tied"]
 """How a tensor travels: in the compressed vector, unchanged, not at all, or under the name of another tensor."""
 TIED = "tied:"
 """In the text of a layout, precedes the name of the tensor to which another tensor is tied."""
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-"""The last parts of the names of BatchNorm statistics."""
 MAX_DIMENSIONS = 32
 
 
@@ -166,8 +163,8 @@ class Tensor:
         return bfloat16_to_float32(rounded) if self.dtype == "bfloat16" else rounded
 
 
-def tensor_of(name: str, array: NDArray[Any], local: tuple[str, ...] = ()) -> Tensor:
-    """Return the description of `array`; its policy is local if `name` matches one of the patterns `local`.
+def tensor_of(name: str, array: NDArray[Any], policy: Policy = "compressed") -> Tensor:
+    """Return the description of `array`, which travels by `policy`; integers and bools that would be compressed are exact.
 
     Raises `ValueError` for a dtype that cannot travel.
     """
@@ -175,9 +172,6 @@ def tensor_of(name: str, array: NDArray[Any], local: tuple[str, ...] = ()) -> Te
     if dtype not in DTYPES:
         hint = "; view bfloat16 as fedcomp.wire.BFLOAT16, or send float32" if array.dtype.kind == "V" else ""
         raise ValueError(f"tensor {name!r} is of dtype {dtype}; it must be one of {', '.join(DTYPES)}{hint}")
-    policy: Policy = "compressed"
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in local):
-        policy = "local"
-    elif dtype not in (*FLOATS, *COMPLEX) or name.rsplit(".", 1)[-1] in STATISTICS:
+    if policy == "compressed" and dtype not in (*FLOATS, *COMPLEX):
         policy = "exact"
     return Tensor(name, tuple(array.shape), dtype, policy)

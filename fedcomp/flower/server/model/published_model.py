@@ -9,16 +9,18 @@ from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import Arrays
+from fedcomp.core import Arrays, listed
 from fedcomp.flower import records
 from fedcomp.flower.compat import log, step_from, view_record
 from fedcomp.flower.server.rounds.aggregation import Change
 from fedcomp.flower.strategies.reply_use import starts_from_published
 from fedcomp.sync import UNKNOWN_VERSION, Publisher, start_replica
-from fedcomp.wire import BFLOAT16, check_ties, layout_of, probable_ties
+from fedcomp.wire import BFLOAT16, Layout, check_ties, layout_of, probable_ties
 
 MAX_TIES_LOGGED = 3
 """The most groups of equal tensors in one log line."""
+MAX_PLACES_LOGGED = 8
+"""The most places in a list of arrays in one log line."""
 
 
 @dataclass(slots=True)
@@ -46,19 +48,21 @@ class PublishedModel:
         arrays: ArrayRecord,
         patterns: Iterable[str],
         tied: Iterable[Iterable[str]] = (),
+        exact: Iterable[str] = (),
         *,
         shared_start: bool = False,
     ) -> "PublishedModel":
         """Publish `arrays` as version 0; names that match `patterns` are local, and each group of `tied` names is one tensor.
 
-        With `shared_start`, nodes can make that version themselves.
+        Tensors that `exact` names are never compressed.  With `shared_start`, nodes can make that version themselves.
 
         Raises `ValueError` as `layout_of` does, and for tied tensors that differ.
         """
         plain = records.to_arrays(arrays)
-        layout = layout_of(plain, patterns, tied)
+        layout = layout_of(plain, patterns, tied, exact)
         check_ties(layout.tensors, plain)
         _log_probable_ties(probable_ties(layout.tensors, plain))
+        _log_places(layout)
         local = {tensor.name: plain[tensor.name] for tensor in layout.tensors if tensor.policy == "local"}
         return cls(Publisher.begin(start_replica(layout, plain), shared_start=shared_start), local)
 
@@ -84,9 +88,11 @@ class PublishedModel:
         if change.any() or exact != replica.exact:
             raise ValueError("the arrays are not the published model; pass on what aggregate_train returned, unchanged")
 
-    def check_layout(self, arrays: ArrayRecord, patterns: Iterable[str], tied: Iterable[Iterable[str]]) -> None:
+    def check_layout(
+        self, arrays: ArrayRecord, patterns: Iterable[str], tied: Iterable[Iterable[str]], exact: Iterable[str]
+    ) -> None:
         """Raise `ValueError` if `arrays` are of another model, whatever their values."""
-        if layout_of(records.to_arrays(arrays), patterns, tied) != self.publisher.replica.layout:
+        if layout_of(records.to_arrays(arrays), patterns, tied, exact) != self.publisher.replica.layout:
             raise ValueError("the arrays are of another model than the published one")
 
     def pack(self, message: Message, uplink: str, seed: int, sender: str) -> dict[str, int]:
@@ -139,6 +145,14 @@ class PublishedModel:
 def _holds(record: ArrayRecord, arrays: Mapping[str, Array]) -> bool:
     """Return whether `record` holds these Arrays themselves, and no other."""
     return record.keys() == arrays.keys() and all(record[name] is array for name, array in arrays.items())
+
+
+def _log_places(layout: Layout) -> None:
+    """Log which vectors in a list of arrays, which have no names, travel exactly, because they are where statistics are."""
+    places = [each.name for each in layout.exact_tensors if each.name.isdigit() and each.array_dtype.kind not in "iub"]
+    if places:
+        text = "fedcomp: arrays %s of the list travel exactly: they are where a list has the statistics of BatchNorm"
+        log(INFO, text, listed(places, MAX_PLACES_LOGGED))
 
 
 def _log_probable_ties(groups: list[tuple[str, ...]]) -> None:
