@@ -68,8 +68,18 @@ def write_own(folder: Path, card: Card, x: NDArray[Any], y: NDArray[Any], *, ove
 
 def own_card(card: Card) -> Card:
     """Return the card of a node's own samples for a run with `card`: an archive (.npz) of training samples, without columns."""
-    without = {"test": (), "hub": None, "folder": "", "groups": (), "test_every": None, "text": "", "test_texts": 0}
-    return replace(card, format="npz", train=(NO_FILE,), **without)
+    return replace(
+        card,
+        format="npz",
+        train=(NO_FILE,),
+        test=(),
+        hub=None,
+        folder="",
+        groups=(),
+        test_every=None,
+        text="",
+        test_texts=0,
+    )
 
 
 def to_toml(card: Card) -> str:

@@ -12,9 +12,8 @@ from flwr.serverapp.strategy import Strategy
 from fedcomp.compressor import Compressor
 from fedcomp.core import build, check_bool, check_int, check_range, format_call, use_python_numbers
 from fedcomp.flower.compat import nested_strategies
-from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.optimizers import MajorityVote
-from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
+from fedcomp.flower.strategies.reply_use import ReplyUse, innermost, reply_use_of
 from fedcomp.flower.strategies.rigl import RigL
 
 MAX_BUFFER = 1_000_000
@@ -94,7 +93,7 @@ def check_async(inner: Strategy, mode: object = None, uplink: Compressor | None 
     if mode is not None and not isinstance(mode, AsyncMode):
         raise ValueError(f"mode is {mode!r}; an AsyncMode is needed, or None for rounds; parse_mode makes it from text")
     returns = isinstance(mode, AsyncMode) and mode.return_rest
-    if returns and isinstance(aggregating(inner), MajorityVote):
+    if returns and isinstance(innermost(inner), MajorityVote):
         raise ValueError(
             "return_rest is True, and MajorityVote counts late votes whole; no share of them is left to return"
         )
@@ -105,7 +104,7 @@ def check_async(inner: Strategy, mode: object = None, uplink: Compressor | None 
         )
     if reply_use_of(inner) is ReplyUse.INCREMENTS:
         raise ValueError(
-            f"{type(aggregating(inner)).__name__} sums the increments of all nodes, and a late one cannot count less; "
+            f"{type(innermost(inner)).__name__} sums the increments of all nodes, and a late one cannot count less; "
             "it needs rounds, mode 'sync'"
         )
     for _, strategy in nested_strategies(inner):
@@ -115,5 +114,5 @@ def check_async(inner: Strategy, mode: object = None, uplink: Compressor | None 
                 f"{type(strategy).__name__} makes noise for {count} updates, and a version has those of {mode.buffer}; "
                 f"num_sampled_clients={mode.buffer} is needed"
             )
-    if isinstance(aggregating(inner), RigL):
+    if isinstance(innermost(inner), RigL):
         raise ValueError("RigL moves the masks by reports of one round; it needs rounds, mode 'sync'")

@@ -31,6 +31,7 @@ from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, start_roun
 from fedcomp.flower.server.rounds.aggregation import (
     Change,
     aggregate,
+    counted,
     log_assumed_start,
     log_returned,
     undone_on_error,
@@ -68,6 +69,8 @@ class CompressedStrategy(Strategy):
             brings its own, as with ``load_state_dict(..., strict=False)``.
         tied: Groups of names that are one tensor, as ``[("embedding.weight", "output.weight")]``.  It travels once, and all its
             names hold the same values on both sides.  A reply in which they differ is refused.
+        exact: Name patterns of tensors that are never compressed, because an error harms more there than in a weight: such as
+            ``["*.scale"]`` of fake quantization.  Integers, bools and BatchNorm statistics need not be named.
         records: The compressors of further ArrayRecords in training replies by their keys, such as SCAFFOLD's control variates:
             ``{"control": fedcomp.stc(density=0.01)}``.  Each node keeps a memory for each of them, and the inner strategy gets
             ordinary records.  Records that add up over the rounds, as differences do, need a compressor with a memory; those of
@@ -108,6 +111,7 @@ class CompressedStrategy(Strategy):
         downlink: Compressor | None = None,
         local: Iterable[str] = (),
         tied: Iterable[Iterable[str]] = (),
+        exact: Iterable[str] = (),
         records: Mapping[str, Compressor] | None = None,
         clipping: Clipping | None = None,
         seed: int = 0,
@@ -134,6 +138,7 @@ class CompressedStrategy(Strategy):
             check_async(inner, mode, self.uplink)
         self._links = LinkCompressors(inner, self.uplink, self.downlink, mode)
         self.local = (local,) if isinstance(local, str) else tuple(local)
+        self.exact = (exact,) if isinstance(exact, str) else tuple(exact)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
         self.seed, self.order, self.round = int(seed), order, 0
         self.shared_start = shared_start
@@ -262,7 +267,7 @@ class CompressedStrategy(Strategy):
         if self._model is None:
             self._model = self._publish_first(arrays)
         elif arrays is not self._model.public:
-            self._model.check_layout(arrays, self.local, self.tied)
+            self._model.check_layout(arrays, self.local, self.tied, self.exact)
             log(INFO, "fedcomp: continues from version %d; the initial arrays are not used", self.version)
         check_dtypes(self.inner, self.publisher.replica.layout)
         if self.publisher.replica.layout.masks:
@@ -274,7 +279,7 @@ class CompressedStrategy(Strategy):
         return self.arrays
 
     def _publish_first(self, arrays: ArrayRecord) -> PublishedModel:
-        return PublishedModel.begin(arrays, self.local, self.tied, shared_start=self.shared_start)
+        return PublishedModel.begin(arrays, self.local, self.tied, self.exact, shared_start=self.shared_start)
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages, each with the frames that its node needs.
@@ -363,7 +368,7 @@ class CompressedStrategy(Strategy):
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.thread_time() - start_s)
         # Acknowledge only now: an update that went into no model goes back to its node.
         summed = self._links.uplink.memory.incremental
-        for reply in replies:
+        for reply in counted(self.inner, replies):
             returned = self.mode.returned(reply.reply.staleness) if self.mode is not None else 0.0
             self.publisher.acknowledge(reply.node, reply.reply, summed=summed, returned=returned)
         changed = sum(size for _, size in selected_entries(published.layout, ~unchanged))

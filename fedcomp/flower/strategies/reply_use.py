@@ -6,8 +6,15 @@ from typing import ClassVar
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from fedcomp.flower.compat import AVERAGING, aggregate_metricrecords, attributes, code_of, leaves_replies_out
-from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.compat import (
+    AVERAGING,
+    aggregate_metricrecords,
+    attributes,
+    code_of,
+    is_library_code,
+    leaves_replies_out,
+)
+from fedcomp.flower.strategies.dynamic_sampling import DynamicSampling, aggregating
 
 
 class ReplyUse(Enum):
@@ -73,9 +80,24 @@ def reply_use_of(strategy: Strategy) -> ReplyUse:
     return declared
 
 
+def innermost(strategy: Strategy) -> Strategy:
+    """Return the strategy inside the wrappers of fedcomp and Flower, such as those of differential privacy.
+
+    They pass all replies on to it, and what it declares of its models holds for theirs.
+    """
+    while not isinstance(strategy, FedAvg) and (
+        isinstance(strategy, DynamicSampling) or is_library_code(type(strategy))
+    ):
+        inner = [value for value in attributes(strategy).values() if isinstance(value, Strategy)]
+        if len(inner) != 1:
+            break
+        strategy = inner[0]
+    return strategy
+
+
 def starts_from_published(strategy: Strategy) -> bool:
-    """Return whether the next model is a step from the published one; looks inside a `DynamicSampling`."""
-    inner = aggregating(strategy)
+    """Return whether the next model is a step from the published one; looks inside wrappers."""
+    inner = innermost(strategy)
     return inner.starts_from_published if isinstance(inner, ReplyDeclaration) else True
 
 

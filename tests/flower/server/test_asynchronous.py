@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, FedAdam, FedAvg, FedMedian, Strategy
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ from fedcomp.flower import (
     AsyncMode,
     Clipping,
     CompressedStrategy,
-    CompressionMod,
     DynamicSampling,
     LocalGrid,
     MajorityVote,
@@ -28,6 +26,7 @@ from fedcomp.flower import (
     parse_mode,
 )
 from fedcomp.flower.local_grid import Fault
+from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from tests.flower import toy
 from tests.flower.toy import Watching, checkpoint_at, floats, state_of, sum_of_updates
 
@@ -333,14 +332,9 @@ def test_exact_tensors_move_as_far_as_late_nodes_moved_them() -> None:
 def test_statistics_stay_between_what_was_published_and_what_nodes_sent(mode: AsyncMode) -> None:
     """Late nodes start from the variance 1 of the first model; the sum of their changes to it would be negative."""
 
-    def train(message: Message, _: Context) -> Message:
-        arrays = {name: array.numpy() for name, array in message.content["arrays"].items()}
-        arrays = {"w": arrays["w"] + np.float32(1), "norm.running_var": np.full(3, 0.01, np.float32)}
-        content = {"arrays": ArrayRecord({name: Array(array) for name, array in arrays.items()})}
-        return Message(RecordDict({**content, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+    def change(arrays: toy.Arrays, _: Context, __: int) -> toy.Arrays:
+        return {"w": arrays["w"] + np.float32(1), "norm.running_var": np.full(3, 0.01, np.float32)}
 
-    app = ClientApp(mods=[CompressionMod()])
-    app.train()(train)
     first = {"w": np.zeros(50, np.float32), "norm.running_var": np.ones(3, np.float32)}
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), mode=mode)
     variances: list[float] = []
@@ -348,7 +342,7 @@ def test_statistics_stay_between_what_was_published_and_what_nodes_sent(mode: As
     def evaluate(_: int, record: ArrayRecord) -> None:
         variances.extend(record["norm.running_var"].numpy().tolist())
 
-    grid = LocalGrid(app, NODES, speeds=SPEEDS)
+    grid = LocalGrid(toy.training(change), NODES, speeds=SPEEDS)
     strategy.start(grid, ArrayRecord({name: Array(array) for name, array in first.items()}), 20, evaluate_fn=evaluate)
     assert 0.01 - 1e-6 <= min(variances) < max(variances) == 1
     assert variances == sorted(variances, reverse=True), "no late node moves it back"
@@ -390,9 +384,13 @@ def test_bad_texts_are_one_sentence(text: str, found: str) -> None:
         parse_mode(text)
 
 
-@pytest.mark.parametrize("inner", [EF21(), RigL(), DynamicSampling(EF21(), beta=0.1)])
+def _private(inner: Strategy) -> Strategy:
+    return DifferentialPrivacyClientSideFixedClipping(inner, 0.0, 1.0, num_sampled_clients=AsyncMode().buffer)
+
+
+@pytest.mark.parametrize("inner", [EF21(), RigL(), DynamicSampling(EF21(), beta=0.1), _private(RigL())])
 def test_strategies_that_need_rounds_are_refused(inner: Strategy) -> None:
-    uplink = fedcomp.ef21() if not isinstance(inner, RigL) else fedcomp.stc()
+    uplink = fedcomp.ef21() if reply_use_of(inner) is ReplyUse.INCREMENTS else fedcomp.stc()
     CompressedStrategy(inner, uplink=uplink)
     with pytest.raises(ValueError, match="rounds"):
         CompressedStrategy(inner, uplink=uplink, mode=AsyncMode())
@@ -416,6 +414,7 @@ def test_differential_privacy_makes_noise_for_a_buffer_of_updates() -> None:
         (FedAvg(), fedcomp.eden(bits=1), r"uplink eden\(bits=1\) keeps nothing"),
         (FedAvg(), None, r"uplink auto\(\) keeps nothing"),
         (MajorityVote(), fedcomp.stc(), "MajorityVote counts late votes whole"),
+        (_private(MajorityVote()), fedcomp.stc(), "MajorityVote counts late votes whole"),
     ],
 )
 def test_a_rest_that_nobody_could_keep_is_refused(inner: Strategy, uplink: Any, found: str) -> None:

@@ -17,7 +17,16 @@ from flwr.serverapp.strategy import (
 )
 
 import fedcomp
-from fedcomp.flower import Clipping, CompressedStrategy, CompressionMod, LocalGrid, ReplyDeclaration, ReplyUse
+from fedcomp.flower import (
+    EF21,
+    Clipping,
+    CompressedStrategy,
+    CompressionMod,
+    DynamicSampling,
+    LocalGrid,
+    ReplyDeclaration,
+    ReplyUse,
+)
 from tests.flower.toy import Aggregate, Arrays, Messages, arrays_of, training
 
 NODES = 3
@@ -330,6 +339,41 @@ def test_what_is_assumed_of_an_own_strategy_is_in_the_log_where_a_residual_makes
     run(wrapped, training(adding), rounds=2)
     line = f"{type(strategy).__name__}.aggregate_train is assumed to make a step from the model of configure_train"
     assert (line in flower_log.text) is said
+
+
+class Ramp(FedAvg, ReplyDeclaration):
+    """Goes to a model of its own, whatever nodes send."""
+
+    starts_from_published = False
+
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+        return record_of(w=np.linspace(1, 2, 20, dtype=np.float32) * min(server_round, 5)), None
+
+
+def _private(inner: Strategy) -> Strategy:
+    return DifferentialPrivacyServerSideFixedClipping(inner, 0.0, 1e9, NODES)
+
+
+def test_a_declared_model_of_its_own_is_reached_inside_differential_privacy() -> None:
+    strategy = CompressedStrategy(
+        _private(Ramp(fraction_evaluate=0.0)), uplink=fedcomp.dense(), downlink=fedcomp.topk(density=0.2, values="fp32")
+    )
+    first = record_of(w=np.zeros(20, np.float32))
+    strategy.start(LocalGrid(training(adding), NODES), first, num_rounds=15)
+    np.testing.assert_allclose(strategy.arrays["w"].numpy(), np.linspace(5, 10, 20), rtol=1e-6)
+
+
+def test_the_log_speaks_of_a_users_code_inside_differential_privacy(flower_log: pytest.LogCaptureFixture) -> None:
+    private = _private(Scaffold(fraction_evaluate=0.0))
+    run(CompressedStrategy(private, uplink=fedcomp.dense(), downlink=fedcomp.topk()), training(adding), rounds=2)
+    assert "Scaffold.aggregate_train is assumed to make a step" in flower_log.text
+
+
+@pytest.mark.parametrize("uplink", ["dense()", "ef21()"])
+@pytest.mark.parametrize("wrap", [_private, lambda inner: _private(DynamicSampling(inner, beta=0.1))])
+def test_a_sum_of_increments_cannot_be_wrapped(wrap: Any, uplink: str) -> None:
+    with pytest.raises(ValueError, match="EF21 inside DifferentialPrivacyServerSideFixedClipping would get models"):
+        CompressedStrategy(wrap(EF21()), uplink=fedcomp.parse(uplink))
 
 
 class FromScratch(Strategy):

@@ -2,7 +2,16 @@ from typing import Any, ClassVar
 
 import pytest
 from flwr.app import MetricRecord, RecordDict
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, Krum, Strategy
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedMedian,
+    Krum,
+    Strategy,
+)
 
 from fedcomp.flower import EF21, DynamicSampling, FedAMS, MajorityVote, QcmdAdagrad, QrdaAdagrad
 from fedcomp.flower.strategies.reply_use import (
@@ -76,6 +85,15 @@ def test_only_dual_averaging_does_not_start_from_the_published_model() -> None:
         assert starts_from_published(strategy)
     assert not starts_from_published(QrdaAdagrad())
     assert not starts_from_published(DynamicSampling(QrdaAdagrad(), beta=0.1))
+
+
+@pytest.mark.parametrize(
+    "kind", [DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyServerSideFixedClipping]
+)
+def test_what_a_strategy_declares_of_its_models_holds_inside_flowers_wrappers(kind: Any) -> None:
+    assert not starts_from_published(kind(QrdaAdagrad(), 0.0, 1.0, 2))
+    assert not starts_from_published(kind(DynamicSampling(QrdaAdagrad(), beta=0.1), 0.0, 1.0, 2))
+    assert starts_from_published(kind(FedAMS(), 0.0, 1.0, 2))
 
 
 def test_only_strategies_that_sum_increments_can_restart_the_sum() -> None:

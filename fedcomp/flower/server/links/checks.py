@@ -6,7 +6,7 @@ from fedcomp.compressor import Compressor
 from fedcomp.flower.compat import SQUARING, is_of_old_api, nested_strategies
 from fedcomp.flower.server.dp_strategies import check_bound
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
-from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
+from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse, reply_use_of
 from fedcomp.methods import METHODS
 from fedcomp.sync import Clipping
 from fedcomp.wire import COMPLEX, Layout, codec_id
@@ -28,6 +28,11 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipp
         if compressor.name in METHODS and not getattr(METHODS.about(compressor.name), link):
             raise ValueError(f"{compressor} does not work as {link}; `fedcomp methods` lists those that do")
     sums = reply_use_of(inner) is ReplyUse.INCREMENTS
+    if not sums and (summing := next(filter(_sums, (each for _, each in nested_strategies(inner))), None)):
+        raise ValueError(
+            f"{type(summing).__name__} inside {type(aggregating(inner)).__name__} would get models, and it sums the increments "
+            "that nodes send; it cannot be wrapped"
+        )
     if uplink.memory.incremental != sums:
         sends, needs = ("whole updates", "increments") if sums else ("increments of an estimate", "whole updates")
         raise ValueError(
@@ -37,6 +42,10 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipp
     if sums and clipping:
         raise ValueError("clipping does not go with EF21: its sum would no longer hold what the nodes have sent")
     check_bound(inner, uplink)
+
+
+def _sums(strategy: Strategy) -> bool:
+    return isinstance(strategy, ReplyDeclaration) and strategy.reply_use is ReplyUse.INCREMENTS
 
 
 def check_dtypes(inner: Strategy, layout: Layout) -> None:

@@ -15,6 +15,7 @@ from fedcomp.core import Vector
 from fedcomp.errors import DivergedError
 from fedcomp.flower import records
 from fedcomp.flower.compat import (
+    AVERAGING,
     aggregate_metricrecords,
     code_of,
     is_library_code,
@@ -30,6 +31,7 @@ from fedcomp.flower.strategies.reply_use import (
     DifferenceRecord,
     ReplyDeclaration,
     ReplyUse,
+    innermost,
     reply_use_of,
     restart,
     starts_from_published,
@@ -77,15 +79,24 @@ def aggregate(
     return _change_to(arrays, inner, published), metrics
 
 
+def counted(inner: Strategy, replies: Sequence[ValidatedReply]) -> list[ValidatedReply]:
+    """Return the `replies` that count: in a mean, an update of weight 0 does not, and it goes back to its node."""
+    averaging = innermost(inner)
+    if reply_use_of(inner) is not ReplyUse.MEAN and code_of(averaging, "aggregate_train") not in AVERAGING:
+        return list(replies)
+    key = cast(FedAvg, averaging).weighted_by_key
+    return [reply for reply in replies if weights_of([reply], key) != [0]]
+
+
 def log_assumed_start(inner: Strategy) -> None:
     """Log what is assumed of a user's code in `inner` that declares nothing: it makes a step from the published model."""
-    if _is_of_user(inner) and not isinstance(aggregating(inner), ReplyDeclaration):
+    if _is_of_user(inner) and not isinstance(innermost(inner), ReplyDeclaration):
         text = (
             "fedcomp: %s.aggregate_train is assumed to make a step from the model of configure_train; if it continues a model "
             "of its own, such as an average over rounds, declare it: class %s(..., ReplyDeclaration): "
             "starts_from_published = False"
         )
-        log(INFO, text, *[type(aggregating(inner)).__name__] * 2)
+        log(INFO, text, *[type(innermost(inner)).__name__] * 2)
 
 
 def log_returned(inner: Strategy, server_round: int, replies: Sequence[ValidatedReply]) -> None:
@@ -96,12 +107,12 @@ def log_returned(inner: Strategy, server_round: int, replies: Sequence[Validated
             "fedcomp: round %d: %s.aggregate_train returned no model, so the %d updates of the round go back to their nodes, "
             "and are sent again; a strategy that keeps them for a later round must return the model of configure_train"
         )
-        log(WARNING, text, server_round, type(aggregating(inner)).__name__, count)
+        log(WARNING, text, server_round, type(innermost(inner)).__name__, count)
 
 
 def _is_of_user(inner: Strategy) -> bool:
     """Return whether the code of a user, and not that of Flower or fedcomp, aggregates."""
-    return not is_library_code(code_of(aggregating(inner), "aggregate_train"))
+    return not is_library_code(code_of(innermost(inner), "aggregate_train"))
 
 
 @contextmanager

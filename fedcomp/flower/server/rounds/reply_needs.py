@@ -8,23 +8,13 @@ from flwr.app import MetricRecord
 from flwr.serverapp.strategy import FedAvg, MultiKrum, Strategy
 
 from fedcomp.errors import CorruptError
-from fedcomp.flower.compat import aggregate_metricrecords, attributes, code_of, is_library_code
+from fedcomp.flower.compat import aggregate_metricrecords, code_of, is_library_code
 from fedcomp.flower.records import Contents
-from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse, reply_use_of
+from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse, innermost, reply_use_of
 from fedcomp.sync import Update
 
 MAX_EXAMPLE_WEIGHT = float(1 << 53)
 """The largest weight of an update: float64 counts up to it exactly."""
-
-
-def _unwrapped(strategy: Strategy) -> Strategy:
-    """Return the strategy inside the wrappers of Flower and fedcomp, which pass all replies on."""
-    while not isinstance(strategy, FedAvg) and is_library_code(type(strategy)):
-        inner = [value for value in attributes(strategy).values() if isinstance(value, Strategy)]
-        if len(inner) != 1:
-            break
-        strategy = inner[0]
-    return strategy
 
 
 class MissingRecordError(CorruptError):
@@ -59,7 +49,7 @@ class ReplyNeeds:
     def of(cls, strategy: Strategy, *, train: bool) -> "ReplyNeeds":
         """Return the needs of `strategy`: those of the code of Flower and fedcomp in it, since other code is unknown."""
         mean = train and reply_use_of(strategy) is ReplyUse.MEAN
-        inner = _unwrapped(strategy)
+        inner = innermost(strategy)
         if not isinstance(inner, FedAvg):
             return cls(train, getattr(inner, "weighted_by_key", None))
         method = code_of(inner, "aggregate_train" if train else "aggregate_evaluate")
