@@ -1,10 +1,12 @@
 """Checks of replies from nodes: does one answer the newest message, and does it lead to a possible model."""
 
+from typing import Any
+
 import numpy as np
 
-from fedcomp.core import block_slices
-from fedcomp.errors import CorruptError, LayoutError, StaleError, VersionError
-from fedcomp.quantized import MAX_GAIN, CrossPolytope, QuantizedVector, Rotated
+from fedcomp.core import block_slices, on_host
+from fedcomp.errors import CorruptError, DivergedError, LayoutError, StaleError, VersionError
+from fedcomp.quantized import MAX_GAIN, CrossPolytope, Dense, QuantizedVector, Rotated
 from fedcomp.sync.exact_tensors import float_values
 from fedcomp.sync.node_registry import NodeRecord
 from fedcomp.sync.replica import Replica
@@ -51,6 +53,20 @@ def is_surely_small(entries: QuantizedVector, published: Replica) -> bool:
     before = max(float(published.vector.max()), -float(published.vector.min()))
     largest = before + MAX_GAIN * float(np.abs(entries.scales).max())
     return largest <= min(max_magnitude(tensor) for tensor, _ in published.layout.parts)
+
+
+def check_trained(change: Any, held: Replica) -> None:
+    """Raise `DivergedError` for a `change`, numpy or torch, float32 (n,), that leads from `held` to a weight no server takes.
+
+    In a residual, such a weight would be sent again and again, and refused with all that the node learns later.
+    """
+    largest = sum(max(float(vector.max()), -float(vector.min())) for vector in (change, held.vector))
+    if largest <= min(max_magnitude(tensor) for tensor, _ in held.layout.filled):
+        return
+    try:
+        check_magnitude(Dense(on_host(change)), held)
+    except CorruptError as error:
+        raise DivergedError(f"training has diverged: {error}") from None
 
 
 def check_magnitude(change: QuantizedVector, published: Replica) -> None:

@@ -17,6 +17,7 @@ from fedcomp.sync.clipping import clip_exact
 from fedcomp.sync.difference import is_difference
 from fedcomp.sync.encoding import derive_seed, encode_change
 from fedcomp.sync.replica import FrameDecoder, Replica, split_payload
+from fedcomp.sync.reply_checks import check_trained
 from fedcomp.wire import (
     COUNTER_BITS,
     FLAG_EXACT,
@@ -160,12 +161,14 @@ class Subscriber:
         """Return what training changed; `trained` are the tensors after it, numpy arrays or torch tensors.
 
         Tensors on a device stay there: `update` copies only what is sent and kept to the host.  Raises `ValueError` if
-        `trained` does not fit the model, or holds a number that cannot be sent or different values in tied tensors.
+        `trained` does not fit the model, or holds a number that cannot be sent or different values in tied tensors, and
+        `DivergedError`, one of them, for weights beyond `max_magnitude`.
         """
         replica = self.held
         layout = replica.layout
         change, exact = change_of(layout, trained, replica.vector)
         check_ties(layout.tensors, trained)
+        check_trained(change, replica)
         if not self.acked_number and is_difference(change, replica.vector):
             # Training may also shrink a model or replace it, so this is no error.
             logging.getLogger("fedcomp").warning(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import fedcomp
 from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, NonFiniteError, StaleError
-from fedcomp.sync import Publisher, Subscriber
+from fedcomp.sync import Learned, Publisher, Subscriber
 from fedcomp.sync.replica import start_replica
 from fedcomp.sync.updates import Undecoded, Update
 from fedcomp.wire import SECONDS
@@ -269,14 +269,15 @@ def test_a_memory_that_is_not_one_number_for_each_entry_is_refused(uplink: str) 
 
 
 def test_an_entry_that_cannot_be_sent_is_named_by_its_tensor() -> None:
-    """Where it is too large with what the memory holds."""
+    """Where it is too large with what the memory holds, of which `learned` knows nothing."""
     node, server = Subscriber(), begin(model(random_mask()))
     large = np.zeros(620, np.float32)
     large[607] = 3e38
     train(node, server, "stc()", np.zeros(620, np.float32))
     node.memory["residual"] = large.copy()
+    message, _ = server.message_to(1, "stc()", 1)
     with pytest.raises(NonFiniteError, match="entry 607 .in tensor 'b'. is inf"):
-        train(node, server, "stc()", large, 1)
+        node.update(Learned(large, node.held.exact), message, identity=1, decode_seconds=0)
 
 
 def test_an_update_of_the_whole_vector_is_refused() -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.errors import DivergedError, FedcompError, NonFiniteError, StaleError, UnknownFormatError, VersionError
-from fedcomp.sync import Publisher, Subscriber, first_number, weighted_mean
+from fedcomp.sync import Learned, Publisher, Subscriber, first_number, weighted_mean
 from fedcomp.sync.replica import start_replica
 from fedcomp.sync.subscriber import MAX_PAST_SERVERS
 from fedcomp.wire.frame import FLAG_FIRST, Kind, parse_single_frame
@@ -141,14 +141,17 @@ def test_an_unknown_uplink_is_refused_by_name() -> None:
 
 def test_numbers_that_cannot_be_sent_are_errors_that_name_the_tensor_and_keep_the_state() -> None:
     server, subscriber = publisher(), Subscriber()
-    far = np.full(N, 3e38, np.float32)
-    answer(subscriber, server.message_to(1, "stc()", 0)[0].to_bytes(), 1, far)
+    answer(subscriber, server.message_to(1, "stc()", 0)[0].to_bytes(), 1, np.ones(N, np.float32))
+    far = Learned(np.full(N, 3e38, np.float32), subscriber.held.exact)
+    subscriber.update(far, server.message_to(1, "stc()", 0)[0], 1, 0)
     residual, pending = subscriber.memory["residual"].copy(), subscriber.pending
     message, _ = server.message_to(1, "stc()", 0)
     with pytest.raises(DivergedError, match="'w'"):
         subscriber.learned({"w": np.full(N, np.nan)})
+    with pytest.raises(DivergedError, match="'w'"):
+        subscriber.learned({"w": np.full(N, 3e38)})
     with pytest.raises(NonFiniteError, match="'w'.* inf"):  # with the residual, it is beyond float32
-        subscriber.update(subscriber.learned({"w": subscriber.held.vector + far}), message, 1, 0)
+        subscriber.update(far, message, 1, 0)
     np.testing.assert_array_equal(subscriber.memory["residual"], residual)
     assert subscriber.pending == pending
 
