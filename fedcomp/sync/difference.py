@@ -1,4 +1,4 @@
-"""Whether a reply is a difference to the model, by mistake, instead of the trained model itself."""
+"""Whether a reply is a model, or something else of the same shapes: a difference by mistake, gradients, importances."""
 
 from typing import Any
 
@@ -42,3 +42,13 @@ def is_difference(change: Any, model: Vector) -> bool:
         product += float(reply @ weights)
         model_square += float((weights * (reply != 0)) @ weights)
     return 0 < reply_square < MAX_DISTANCE_RATIO**2 * change_square and product < MAX_SHARE * model_square
+
+
+def is_tuned(change: Vector, model: Vector) -> bool:
+    """Return whether ``model + change``, both float32 (n,), looks like a model tuned from `model`.
+
+    Its projection on the model has a coefficient of at least 1/2, and it is at most twice as far from the model as zero is.
+    Gradients, or importances such as a Fisher diagonal, have a coefficient of about 0, or are of another scale.
+    """
+    model_square = float(np.vdot(model, model))
+    return float(np.vdot(change, model)) >= -model_square / 2 and float(np.vdot(change, change)) <= 4 * model_square

@@ -112,6 +112,27 @@ def test_under_a_dense_uplink_a_returned_model_arrives_exactly() -> None:
         np.testing.assert_allclose(inner.kept[3, 2]["arrays"][name], array, rtol=1e-6, atol=1e-6)
 
 
+def _fisher(given: Arrays) -> Arrays:
+    rng = np.random.default_rng(4)
+    return {name: 1e-4 * rng.random(array.shape).astype(array.dtype) for name, array in given.items()}
+
+
+def _gradients(given: Arrays) -> Arrays:
+    rng = np.random.default_rng(5)
+    return {name: (1e3 * (0.2 + rng.standard_normal(array.shape))).astype(array.dtype) for name, array in given.items()}
+
+
+@pytest.mark.parametrize("uplink", ["auto()", "stc(density=0.05)", "eden(bits=4)", "dense()"])
+@pytest.mark.parametrize("returned", [_fisher, _gradients])
+@pytest.mark.parametrize("key", ["arrays", "importances"])
+def test_what_has_the_shapes_of_the_model_but_is_none_arrives_to_the_bit(
+    key: str, returned: Callable[[Arrays], Arrays], uplink: str
+) -> None:
+    strategy, inner, _ = _run(lambda given: {key: returned(given)}, uplink)
+    for name, array in returned(arrays_of(strategy.arrays)).items():
+        np.testing.assert_array_equal(inner.kept[3, 2][key][name], array)
+
+
 def _nan(given: Arrays) -> Arrays:
     return given | {"layer.bias": np.full_like(given["layer.bias"], np.nan)}
 

@@ -248,7 +248,7 @@ def test_entries_that_move_end_where_the_change_leads_whatever_the_downlink_stil
     np.testing.assert_allclose(server.replica.vector, target, atol=2e-3)
 
 
-@pytest.mark.parametrize("moved", [0.0, 1.0])
+@pytest.mark.parametrize("moved", [0.0, 0.25])
 def test_a_model_that_evaluation_returns_is_masked_too(moved: float) -> None:
     mask = random_mask()
     server, node = begin(model(mask)), Subscriber()
