@@ -74,8 +74,11 @@ def naming(path: Path) -> Generator[None]:
 
 
 def write_archive(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write `arrays` to `path`, which is at any moment the old file or the new one."""
-    write_atomically(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]  # names are no keywords
+    """Write `arrays` to `path`, which is at any moment the old file or the new one.
+
+    Raises `ValueError`, and writes nothing, for an array of objects: `read_archive` could not read it.
+    """
+    write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
 def read_archive(path: Path, names: Collection[str] = ()) -> Arrays:

@@ -43,7 +43,11 @@ def test_only_the_round_in_which_training_diverged_is_lost(dtype: str, weight: f
 
 @pytest.mark.parametrize("as_torch", [False, True])
 def test_a_weight_beyond_what_a_server_takes_is_named_on_the_node(as_torch: bool) -> None:
-    first: Arrays = {"small": np.ones(3, np.float32), "large": np.full(2, 2e15, np.float32), "half": np.ones(2, np.float16)}
+    first: Arrays = {
+        "small": np.ones(3, np.float32),
+        "large": np.full(2, 2e15, np.float32),
+        "half": np.ones(2, np.float16),
+    }
     node = Subscriber(start_replica(layout_of(first), first))
 
     def learned(**trained: object) -> None:

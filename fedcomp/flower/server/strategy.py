@@ -21,7 +21,7 @@ from fedcomp.flower.server.exchange import Exchange
 from fedcomp.flower.server.links.checks import check_dtypes, check_links
 from fedcomp.flower.server.links.choice import LinkCompressors
 from fedcomp.flower.server.message_kind import MessageKind
-from fedcomp.flower.server.model.checkpoint import Checkpoint, explained
+from fedcomp.flower.server.model.checkpoint import Checkpoint, explained, set_aside
 from fedcomp.flower.server.model.published_model import PublishedModel
 from fedcomp.flower.server.model.server_state import ServerState
 from fedcomp.flower.server.model.strategy_state import scalars_of
@@ -275,6 +275,7 @@ class CompressedStrategy(Strategy):
         self._links.num_rounds = self.round + num_rounds
         self._random.hold()
         if self._checkpoint is not None and self.round == 0:
+            set_aside(Path(self._checkpoint.path))
             self.save(self._checkpoint.path)  # for a server that restarts before the first round has ended
         return self.arrays
 

@@ -4,9 +4,16 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import WARNING
 from pathlib import Path
 
-from fedcomp.core import check_int, use_python_numbers
+from fedcomp.core import check_int, from_json, read_archive, use_python_numbers
+from fedcomp.errors import CORRUPTION_ERRORS
+from fedcomp.flower.compat import log
+from fedcomp.flower.server.model.traffic_file import traffic_path
+
+BEFORE = ".before"
+"""Behind the name of a checkpoint that a new run would have replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,30 @@ class Checkpoint:
     def is_due(self, server_round: int) -> bool:
         """Return whether the checkpoint is written after `server_round`."""
         return server_round % self.every == 0
+
+
+def set_aside(path: Path) -> None:
+    """Rename the checkpoint `path` of a run that has trained, which a new run would replace, and its traffic; log the new name.
+
+    A file that is no checkpoint is renamed, too.  The checkpoint of a run that has not trained yet is left to be replaced.
+    """
+    if not path.is_file() or _trained_rounds(path) == 0:
+        return
+    aside = path.with_name(path.name + BEFORE)
+    path.replace(aside)
+    traffic_path(aside).unlink(missing_ok=True)
+    if traffic_path(path).exists():
+        traffic_path(path).replace(traffic_path(aside))
+    text = "fedcomp: this run did not load %s, and would replace it: it is now %s; load() continues the run in a checkpoint"
+    log(WARNING, text, path, aside.name)
+
+
+def _trained_rounds(path: Path) -> int | None:
+    """Return the rounds of the run in a checkpoint; None for a file that is none."""
+    try:
+        return int(from_json(read_archive(path, ["plain"])["plain"])["round"])
+    except (OSError, *CORRUPTION_ERRORS):
+        return None
 
 
 @contextmanager

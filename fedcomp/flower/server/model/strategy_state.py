@@ -1,6 +1,6 @@
 """The state of a strategy as arrays and plain values: as declared, or, of a foreign strategy, what its attributes hold."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from logging import WARNING
 from typing import Any, cast
 
@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fedcomp.core import Arrays
+from fedcomp.core import Arrays, from_json, to_json
 from fedcomp.flower import records
 from fedcomp.flower.compat import attributes, log, nested_strategies, to_record
 from fedcomp.flower.strategies.state import StatefulStrategy
@@ -43,7 +43,7 @@ def state_of(strategy: Strategy, settings: Scalars) -> tuple[Arrays, Plain]:
     for path, each in nested_strategies(strategy):
         for name, value in _state(each).items():
             place = f"{path}/{name}"
-            if isinstance(value, np.ndarray):
+            if isinstance(value, np.ndarray) and not value.dtype.hasobject:
                 arrays[place] = value
             elif isinstance(value, bool | int | float | str):
                 if settings.get(place, ...) != value:
@@ -52,31 +52,56 @@ def state_of(strategy: Strategy, settings: Scalars) -> tuple[Arrays, Plain]:
                 group = "record" if isinstance(value, ArrayRecord) else "list" if isinstance(value, list) else "dict"
                 plain[place] = {"group": group, "keys": list(parts)}
                 arrays |= {f"{place}/{key}": array for key, array in parts.items()}
-            elif value and not callable(value) and not isinstance(value, Strategy):
+            elif (state := _state_dict(value)) is not None:
+                plain[place] = {"group": "state", "state": state}
+            elif _holds_something(value) and not callable(value) and not isinstance(value, Strategy):
                 log(WARNING, "fedcomp: the checkpoint leaves out %s of %s", name, type(each).__name__)
     return arrays, plain
 
 
 def restore(strategy: Strategy, arrays: Arrays, plain: Plain) -> None:
-    """Put what `state_of` returned back into `strategy` and those it wraps."""
+    """Put what `state_of` returned back into `strategy` and those it wraps, also into attributes that are made later."""
     for path, each in nested_strategies(strategy):
+        declares, now = isinstance(each, StatefulStrategy), _state(each)
+        names = list(now) if declares else sorted({*now, *_names_below(path, (*arrays, *plain))})
         saved: Plain = {}
-        for name in _state(each):
+        for name in names:
             place = f"{path}/{name}"
             if place in arrays:
                 saved[name] = arrays[place]
             elif isinstance(plain.get(place), dict):
-                parts = {key: arrays[f"{place}/{key}"] for key in plain[place]["keys"]}
-                group = plain[place]["group"]
-                saved[name] = (
-                    to_record(parts) if group == "record" else list(parts.values()) if group == "list" else parts
-                )
+                saved[name] = _grouped(place, plain[place], arrays, now.get(name))
             elif place in plain:
                 saved[name] = plain[place]
         if isinstance(each, StatefulStrategy):
             each.restore(saved)
         else:
             attributes(each).update(saved)
+
+
+def _names_below(path: str, places: Iterable[str]) -> set[str]:
+    """Return the last parts of those `places` that are attributes of the strategy at `path` itself."""
+    return {name for place in places if place.startswith(f"{path}/") and "/" not in (name := place[len(path) + 1 :])}
+
+
+def _grouped(place: str, saved: Plain, arrays: Arrays, value: Any) -> Any:
+    """Return the group of arrays, or the object with a state, that was saved at `place`; `value` is there now."""
+    if saved["group"] == "state":
+        if not hasattr(value, "load_state_dict"):
+            log(WARNING, "fedcomp: the checkpoint holds the state of %s, and nothing is there to take it", place)
+            return value
+        value.load_state_dict(saved["state"])
+        return value
+    parts = {key: arrays[f"{place}/{key}"] for key in saved["keys"]}
+    if saved["group"] == "record":
+        return to_record(parts)
+    if saved["group"] == "list":
+        return list(parts.values())
+    if isinstance(value, dict) and type(cast(object, value)) is not dict:  # such as a defaultdict
+        value.clear()
+        value.update(parts)
+        return value
+    return parts
 
 
 def _state(strategy: Strategy) -> Mapping[str, Any]:
@@ -96,4 +121,23 @@ def _parts(value: object) -> dict[Any, NDArray[Any]] | None:
     # Arithmetic turns an array of shape () into a numpy scalar.
     if not all(isinstance(array, np.ndarray | np.generic) for array in parts.values()):
         return None
-    return {key: np.asarray(array) for key, array in parts.items()}
+    held = {key: np.asarray(array) for key, array in parts.items()}
+    return None if any(array.dtype.hasobject for array in held.values()) else held
+
+
+def _state_dict(value: object) -> Any:
+    """Return the state of an object that names it, such as the accountant of a privacy budget, if JSON can hold it."""
+    if not (hasattr(value, "state_dict") and hasattr(value, "load_state_dict")):
+        return None
+    try:
+        state = cast(Any, value).state_dict()
+        return state if from_json(to_json(state)) == state else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _holds_something(value: object) -> bool:
+    try:
+        return bool(value)
+    except (RuntimeError, ValueError):  # of several numbers, in torch, numpy and pandas
+        return True

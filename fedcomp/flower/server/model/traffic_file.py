@@ -14,12 +14,17 @@ from fedcomp.sync import ROW, Ledger
 SUFFIX = ".traffic"
 
 
+def traffic_path(checkpoint: Path) -> Path:
+    """Return the path of the traffic file next to a checkpoint."""
+    return checkpoint.with_name(checkpoint.name + SUFFIX)
+
+
 class TrafficFile:
     """The traffic file next to the checkpoint `path`.  A checkpoint holds the file's size; later rows are overwritten."""
 
     def __init__(self, path: Path) -> None:
         self._checkpoint = path
-        self.path = path.with_name(path.name + SUFFIX)
+        self.path = traffic_path(path)
         self._size = 0
         self._unwritten = b""  # what a full disk did not take
         self._ledger: Ledger | None = None

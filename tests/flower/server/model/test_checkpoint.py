@@ -1,13 +1,15 @@
 """The state of a server through a file and back."""
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Strategy
 
@@ -183,3 +185,124 @@ def test_new_settings_hold_on_resume_and_values_that_the_strategy_changed_come_b
     second.load(tmp_path / "checkpoint")
     assert (inner.rate, inner.rounds_seen) == (0.125, 3)
     assert inner.fraction_train == 0.5
+
+
+def _saved_and_loaded(make: Callable[[], Strategy], path: Path) -> Strategy:
+    """Return the inner strategy of a run that continues from the checkpoint of two rounds."""
+    _strategy(make(), checkpoint=Checkpoint(path)).start(LocalGrid(app(), 3), model(), num_rounds=2)
+    again = _strategy(make())
+    again.load(path)
+    assert again.round == 2
+    return again.inner
+
+
+class Lazy(FedAvg):
+    """Makes its attributes when it needs them first, of which some are of types that no checkpoint holds."""
+
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+        replies = list(replies)
+        if not hasattr(self, "velocity"):
+            self.velocity = {"layer/weight": np.zeros(3)}
+            self.seen: dict[int, np.ndarray] = {}
+            self.count, self.steps = 0, [np.zeros(2)]
+            self.ragged = np.array([np.zeros(2), np.zeros(3)], dtype=object)
+            self.ragged_by_name = {"layers": self.ragged}
+            self.tensor = torch.zeros(3)
+        self.velocity["layer/weight"] += server_round
+        self.count += 1
+        self.by_node.update({reply.metadata.src_node_id: np.array([server_round]) for reply in replies})
+        return super().aggregate_train(server_round, replies)
+
+    def __init__(self) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self.by_node: defaultdict[int, np.ndarray] = defaultdict(lambda: np.array([7]))
+
+
+def test_attributes_that_a_strategy_makes_later_come_back(tmp_path: Path, flower_log: pytest.LogCaptureFixture) -> None:
+    inner = cast(Lazy, _saved_and_loaded(Lazy, tmp_path / "checkpoint"))
+    assert inner.velocity["layer/weight"].tolist() == [3, 3, 3]
+    assert (inner.count, len(inner.steps)) == (2, 1)
+    assert {node: array.tolist() for node, array in inner.by_node.items()} == {1: [2], 2: [2], 3: [2]}
+    assert inner.by_node[99].tolist() == [7], "it is still a defaultdict"
+    for name in ("ragged", "ragged_by_name", "tensor"):
+        assert not hasattr(inner, name)
+        assert f"the checkpoint leaves out {name} of Lazy" in flower_log.text
+
+
+def test_they_come_back_in_a_wrapped_strategy_too(tmp_path: Path) -> None:
+    wrapped = _saved_and_loaded(lambda: DynamicSampling(Lazy(), beta=0.0), tmp_path / "checkpoint")
+    assert cast(Lazy, cast(DynamicSampling, wrapped).inner).velocity["layer/weight"].tolist() == [3, 3, 3]
+    assert not hasattr(wrapped, "velocity")
+
+
+class Accountant:
+    """Counts releases, as the accountant of a privacy budget does."""
+
+    def __init__(self) -> None:
+        self.releases = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"releases": self.releases, "orders": [1.5, 2.0]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.releases = state["releases"]
+
+
+class Accounted(FedAvg):
+    """Has an accountant, and an optimizer whose state JSON cannot hold."""
+
+    def __init__(self) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self.accountant = Accountant()
+        self.optimizer = torch.optim.SGD([torch.zeros(2, requires_grad=True)], momentum=0.9)
+
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+        self.accountant.releases += 1
+        self.optimizer.param_groups[0]["params"][0].grad = torch.ones(2)
+        self.optimizer.step()
+        return super().aggregate_train(server_round, replies)
+
+
+def test_a_privacy_budget_goes_on_where_it_was(tmp_path: Path, flower_log: pytest.LogCaptureFixture) -> None:
+    inner = cast(Accounted, _saved_and_loaded(Accounted, tmp_path / "checkpoint"))
+    assert inner.accountant.releases == 2
+    assert "leaves out optimizer of Accounted" in flower_log.text
+    assert "leaves out accountant" not in flower_log.text
+    flower_log.clear()
+    without = _strategy(FedAvg(fraction_evaluate=0.0))
+    without.load(tmp_path / "checkpoint")
+    assert "the state of inner/accountant, and nothing is there to take it" in flower_log.text
+
+
+def test_no_archive_holds_objects(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+        write_archive(tmp_path / "state.npz", {"a": np.array([{}], object)})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_starts_anew_sets_the_checkpoint_of_a_trained_run_aside(
+    tmp_path: Path, flower_log: pytest.LogCaptureFixture
+) -> None:
+    path, aside = tmp_path / "checkpoint", tmp_path / "checkpoint.before"
+
+    def start(rounds: int, *, load: bool = False) -> None:
+        strategy = _strategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(path))
+        if load:
+            strategy.load(path)
+        strategy.start(LocalGrid(app(), 3), model(), num_rounds=rounds)
+
+    start(3)
+    trained = [each.read_bytes() for each in (path, tmp_path / "checkpoint.traffic")]
+    for _ in range(2):  # a server that is restarted again and again, and ends before its first round
+        start(0)
+        assert [each.read_bytes() for each in (aside, tmp_path / "checkpoint.before.traffic")] == trained
+    assert flower_log.text.count("it is now checkpoint.before; load() continues") == 1
+    again = _strategy(FedAvg())
+    again.load(path)
+    assert again.round == 0
+    start(2, load=True)
+    start(2, load=True)
+    assert aside.read_bytes() == trained[0], "a run that loads its checkpoint replaces it"
+    path.write_bytes(b"something else")
+    start(1)
+    assert aside.read_bytes() == b"something else"
