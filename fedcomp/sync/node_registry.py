@@ -28,7 +28,7 @@ UNKNOWN_VERSION = -1
 
 @dataclass(frozen=True, slots=True)
 class SentModel:
-    """The model in the newest message to a node: version, fingerprint, and the bytes of its exact tensors."""
+    """The model in the newest message to a node: version, fingerprint, and until the node answers, its exact tensors."""
 
     version: int = UNKNOWN_VERSION
     fingerprint: int = 0

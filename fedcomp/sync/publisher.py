@@ -248,9 +248,13 @@ class Publisher:
         check_reply(frame, self.nodes[node], self.replica.layout)
 
     def confirm(self, node: int, reply: Reply) -> None:
-        """Record that `node` answered, and that it holds the version that it answered from."""
+        """Record that `node` answered, and that it holds the version that it answered from.
+
+        The exact tensors of the model that it was sent are dropped: they may be large, and another set for each version.
+        """
         record, frame = self.nodes[node], reply.frame
         record.answered, record.version, record.fingerprint = frame.after, frame.version, frame.before
+        record.sent = replace(record.sent, exact=b"")  # only the first answer needs them
 
     def acknowledge(self, node: int, reply: Reply, *, summed: bool, returned: float = 0.0) -> None:
         """Record that the update in `reply`, if any, went into the model, and if `summed`, into a sum of increments.

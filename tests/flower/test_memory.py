@@ -15,6 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, to_record
 from fedcomp.flower.compat import ClientAppCallable, LazyArray, record_from_bytes, record_to_bytes
+from fedcomp.flower.local_grid import Fault
 from tests.flower import toy
 
 N, TENSORS = 1 << 20, 16
@@ -144,3 +145,28 @@ def test_the_memory_of_a_published_model_cannot_be_written_through_its_record() 
     strategy.start(LocalGrid(toy.app(), 2), toy.model(), num_rounds=1)
     with pytest.raises(ValueError, match="read-only"):
         cast(LazyArray, strategy.arrays["layer.weight"]).values[:] = 0
+
+
+@pytest.mark.parametrize("faults", [(), (Fault.CRASH, Fault.LOSE_MESSAGE, Fault.LOSE_REPLY)])
+def test_the_server_keeps_one_set_of_exact_tensors_that_never_change(faults: tuple[Fault, ...]) -> None:
+    """A causal mask, as GPT-2 has one in each layer, is not kept for each node that was ever asked."""
+
+    def change(arrays: toy.Arrays, _: Context, __: int) -> toy.Arrays:
+        return arrays | {"w": arrays["w"] + 1}
+
+    grid = LocalGrid(toy.training(change), 30)
+    for node, fault in enumerate(faults * 3, 1):
+        grid.order(node, fault)
+    first = {"w": np.zeros(10, np.float32), "attention.mask": np.tril(np.ones((30, 30), np.bool_))}
+    inner = FedAvg(fraction_train=0.2, fraction_evaluate=0.0)
+    strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.dense())
+    strategy.start(grid, ArrayRecord({name: Array(array) for name, array in first.items()}), num_rounds=15)
+    held = {id(record.sent.exact) for record in strategy.publisher.nodes.values() if record.sent.exact}
+    assert held <= {id(strategy.publisher.replica.exact)}
+    assert len(strategy.publisher.nodes) > 20
+
+
+def test_the_server_keeps_no_exact_tensors_of_models_that_nodes_have_answered() -> None:
+    strategy = CompressedStrategy(FedAvg(fraction_train=0.2, fraction_evaluate=0.0))
+    strategy.start(LocalGrid(toy.app(), 30), toy.model(), num_rounds=15)  # a counter changes in each version
+    assert not any(record.sent.exact for record in strategy.publisher.nodes.values())

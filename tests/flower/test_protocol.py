@@ -15,6 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.local_grid import Fault
+from fedcomp.flower.records import dense_size
 from fedcomp.quantized import Steps
 from fedcomp.sync import Replica
 from fedcomp.wire import server_message
@@ -295,6 +296,7 @@ def test_a_reply_without_the_mod_is_refused_with_a_hint(flower_log: pytest.LogCa
     strategy.start(Tapped(2, plain), model(), num_rounds=1)
     assert "CompressionMod" in flower_log.text
     assert strategy.ledger.refused == 1
+    assert strategy.ledger.by_node()[1].uplink_bytes >= dense_size(model()), "its bytes were sent"
 
 
 def test_the_first_round_logs_the_ratio_and_warns_if_it_is_near_one(flower_log: pytest.LogCaptureFixture) -> None:

@@ -137,14 +137,14 @@ class ReplyValidator:
     def _validate(self, received: ReceivedReply, train: bool) -> ValidatedReply:
         message, contents = received.message, received.contents
         node = message.metadata.src_node_id
+        sizes = {key: records.dense_size(record) for key, record in contents.dense.items()}
+        others_size = sum(sizes.values())
+        packed_size = sum(len(array.data) for array in (*contents.frames.values(), *contents.compressed.values()))
+        self.ledger.add(self.server_round, node, uplink_bytes=packed_size + others_size)  # also of a reply of no use
         packed = contents.frame
         if packed is None:
             raise CorruptError("the reply holds no frame; is CompressionMod in the ClientApp's mods?")
         key, data = packed
-        sizes = {key: records.dense_size(record) for key, record in contents.dense.items()}
-        others_size = sum(sizes.values())
-        packed_size = len(data) + sum(len(array.data) for array in contents.compressed.values())
-        self.ledger.add(self.server_round, node, uplink_bytes=packed_size + others_size)
         other = MessageType.EVALUATE if train else MessageType.TRAIN
         if message.metadata.message_type.split(".")[0] == other:
             raise StaleError(f"it answers a message of type {message.metadata.message_type!r}, which is over")

@@ -56,15 +56,18 @@ def keep_unchanged(
 
 
 def _with_kept(exact: bytes, replies: Sequence[ValidatedReply], published: Replica) -> bytes:
-    """Return `exact` with the published bytes of each tensor that no reply changes, and the strategy by rounding alone."""
+    """Return `exact` with the published bytes of each tensor that no reply changes, and the strategy by rounding alone.
+
+    If no byte differs, the published object itself is returned, so that all versions share its memory.
+    """
     if exact == published.exact:
-        return exact
+        return published.exact
     kept, sent = bytearray(exact), [reply.update.exact for reply in replies if reply.update is not None]
     for tensor, part in published.layout.exact_parts:
         before = published.exact[part]
         if sent and all(each[part] == before for each in sent) and _is_rounding_of(tensor, exact[part], before):
             kept[part] = before
-    return bytes(kept)
+    return published.exact if kept == published.exact else bytes(kept)
 
 
 def _is_rounding_of(tensor: Tensor, after: bytes, before: bytes) -> bool:
