@@ -43,7 +43,7 @@ def state_of(strategy: Strategy, settings: Scalars) -> tuple[Arrays, Plain]:
     for path, each in nested_strategies(strategy):
         for name, value in _state(each).items():
             place = f"{path}/{name}"
-            if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            if _is_array(value):
                 arrays[place] = value
             elif isinstance(value, bool | int | float | str):
                 if settings.get(place, ...) != value:
@@ -67,12 +67,16 @@ def restore(strategy: Strategy, arrays: Arrays, plain: Plain) -> None:
         saved: Plain = {}
         for name in names:
             place = f"{path}/{name}"
-            if place in arrays:
-                saved[name] = arrays[place]
-            elif isinstance(plain.get(place), dict):
-                saved[name] = _grouped(place, plain[place], arrays, now.get(name))
-            elif place in plain:
-                saved[name] = plain[place]
+            found: Any = arrays.get(place, plain.get(place))
+            if found is None:
+                continue
+            if not isinstance(found, dict):
+                saved[name] = found
+            elif found["group"] == "state":
+                _load_state(place, found["state"], now.get(name))
+            else:
+                parts = {key: arrays[f"{place}/{key}"] for key in found["keys"]}
+                saved[name] = _grouped(found["group"], parts, now.get(name))
         if isinstance(each, StatefulStrategy):
             each.restore(saved)
         else:
@@ -84,28 +88,35 @@ def _names_below(path: str, places: Iterable[str]) -> set[str]:
     return {name for place in places if place.startswith(f"{path}/") and "/" not in (name := place[len(path) + 1 :])}
 
 
-def _grouped(place: str, saved: Plain, arrays: Arrays, value: Any) -> Any:
-    """Return the group of arrays, or the object with a state, that was saved at `place`; `value` is there now."""
-    if saved["group"] == "state":
-        if not hasattr(value, "load_state_dict"):
-            log(WARNING, "fedcomp: the checkpoint holds the state of %s, and nothing is there to take it", place)
-            return value
-        value.load_state_dict(saved["state"])
-        return value
-    parts = {key: arrays[f"{place}/{key}"] for key in saved["keys"]}
-    if saved["group"] == "record":
+def _load_state(place: str, state: Any, value: Any) -> None:
+    """Give `value`, which is at `place` now, its saved state."""
+    if hasattr(value, "load_state_dict"):
+        value.load_state_dict(state)
+    else:
+        log(WARNING, "fedcomp: the checkpoint holds the state of %s, and nothing is there to take it", place)
+
+
+def _grouped(kind: str, parts: Arrays, value: Any) -> Any:
+    """Return the record, list or dict of the arrays `parts`; `value` is in its place now."""
+    if kind == "record":
         return to_record(parts)
-    if saved["group"] == "list":
+    if kind == "list":
         return list(parts.values())
-    if isinstance(value, dict) and type(cast(object, value)) is not dict:  # such as a defaultdict
-        value.clear()
-        value.update(parts)
-        return value
-    return parts
+    if not isinstance(value, dict) or type(cast(object, value)) is dict:
+        return parts
+    held = cast(Any, value)  # such as a defaultdict
+    held.clear()
+    held.update(parts)
+    return held
 
 
 def _state(strategy: Strategy) -> Mapping[str, Any]:
     return strategy.state() if isinstance(strategy, StatefulStrategy) else attributes(strategy)
+
+
+def _is_array(value: object) -> bool:
+    """Return whether `value` is an array without Python objects: those would be pickled."""
+    return isinstance(value, np.ndarray) and not cast(NDArray[Any], value).dtype.hasobject
 
 
 def _parts(value: object) -> dict[Any, NDArray[Any]] | None:
