@@ -4,9 +4,10 @@ With ``state-dir`` it survives a restart of the node, as everything that a Clien
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, RecordDict
+from numpy.typing import NDArray
 
 from fedcomp.flower.compat import to_record, to_torch
 from fedcomp.wire import to_numpy
@@ -27,18 +28,32 @@ def save_training_state(records: RecordDict, state: "Mapping[str, Mapping[str, T
         server_round: The round that the state is from.
 
     Raises:
-        ValueError: The name of a part has a slash; that of a tensor may have some.
+        ValueError: The name of a part has a slash; that of a tensor may have some.  Or numpy has no array for a tensor, such as
+            one of float8.  Sparse tensors are kept dense.
 
     """
     for part in state:
         if "/" in part:
             raise ValueError(f"a part of the training state is {part!r}; a name without a slash is needed")
-    arrays = {f"{part}/{name}": to_numpy(tensor) for part, tensors in state.items() for name, tensor in tensors.items()}
+    arrays = {
+        f"{part}/{name}": _to_array(f"{part}/{name}", tensor)
+        for part, tensors in state.items()
+        for name, tensor in tensors.items()
+    }
     if arrays:
         records[KEY] = to_record(arrays)
         records[METADATA] = ConfigRecord({"round": server_round})
     elif KEY in records:
         del records[KEY], records[METADATA]
+
+
+def _to_array(name: str, tensor: "Tensor") -> NDArray[Any]:
+    try:
+        return to_numpy(tensor.to_dense() if tensor.is_sparse else tensor)
+    except TypeError as error:
+        raise ValueError(
+            f"the tensor {name!r} of the training state is {tensor.dtype}, which numpy lacks: {error}"
+        ) from None
 
 
 def load_training_state(records: RecordDict) -> "tuple[dict[str, dict[str, Tensor]], int]":

@@ -1,7 +1,8 @@
 """Activation compression: autograd saves activations as error-bounded codes of few bits until the backward pass."""
 
 import math
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -9,15 +10,26 @@ from typing import Any, cast
 import torch
 from torch import Generator, Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from fedcomp.core import check_int, check_range
 from fedcomp.training.activation_codes import ChosenEntries, Codes, chunks, encode, norm, statistics
 from fedcomp.training.bit_packing import pack_bits, unpack_bits
-from fedcomp.training.model_checks import check_not_compiled, check_weights_are_parameters, named_modules
+from fedcomp.training.model_checks import check_not_compiled, check_weights_are_parameters
 from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
-from fedcomp.training.saved_inputs import Call, Restore, exact, replacing, same_storage, trained_layers, version
+from fedcomp.training.saved_inputs import (
+    Call,
+    Restore,
+    exact,
+    modules_of,
+    replacing,
+    same_storage,
+    trained_layers,
+    version,
+)
 from fedcomp.training.step import Step, Tensors
 
 MIN_ENTRIES = 1024
@@ -33,6 +45,8 @@ MAX_COARSENESS = 1 / 4
 """The largest bound, in multiples of the same root mean square: the errors of coarser codes are not uniform."""
 POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
 """Their gradients depend only on the shape of the input, and for max pools on the indices."""
+RELUS = frozenset({functional.relu, functional.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_})
+"""The names under which ReLU is called; its gradient depends only on the signs of its output."""
 
 
 @dataclass(slots=True)
@@ -57,6 +71,22 @@ class LayerStatistics:
     """R of the current call: the share of nonzero inputs; 0 if the input is saved unchanged."""
 
 
+class ReluCalls(TorchFunctionMode):
+    """A context in which `is_called` says whether ReLU is being called, so that it is ReLU that saves a tensor."""
+
+    is_called = False
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call a function of torch."""
+        self.is_called = func in RELUS
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.is_called = False
+
+
 class ActivationCompression(Step):
     """Saves the inputs of layers as codes, with one error bound for each layer."""
 
@@ -69,7 +99,8 @@ class ActivationCompression(Step):
             raise ValueError(
                 "activation_compression() compresses the inputs of convolutions and linear layers; the model trains none"
             )
-        self._pools = {name: module for name, module in named_modules(model).items() if isinstance(module, POOLS)}
+        self._pools = modules_of(model, POOLS)
+        self._relus = ReluCalls()
         bounds = [float(bound) for bound in kept["bounds"]] if kept else []
         self._bounds = dict(zip(self._layers, bounds, strict=True)) if len(bounds) == len(self._layers) else {}
         self._steps = 0
@@ -81,7 +112,12 @@ class ActivationCompression(Step):
         """Return the context in which autograd saves codes; every `interval` steps, the layers are also measured."""
         self._forget()
         measuring = self._steps % self._interval == 0
-        return replacing({**self._layers, **self._pools}, self._save, self._called if measuring else None)
+        with ExitStack() as stack:
+            stack.enter_context(self._relus)
+            stack.enter_context(
+                replacing({**self._layers, **self._pools}, self._save, self._called if measuring else None)
+            )
+            return stack.pop_all()
 
     def loss(self, loss: Tensor) -> Tensor:
         """Return `loss`; from here on only autograd holds the codes, and frees a layer's codes when it has passed the layer."""
@@ -124,8 +160,8 @@ class ActivationCompression(Step):
         saved = self._saved.setdefault(content, Saved(storage))
         if call is not None and call.saves_input(tensor) and not saved.exact:
             return self._save_input(tensor, call.name, saved)
-        # ReLU saves its output first.  It needs only a bit per entry, whether it is above zero; others may need the values.
-        if first and call is None and tensor.grad_fn is not None and tensor.grad_fn.name() == "ReluBackward0":
+        # Of its output, ReLU needs only a bit per entry, whether it is above zero; others that save it may need the values.
+        if first and call is None and self._relus.is_called:
             saved.nonzero = ChosenEntries.of((part <= 0).logical_not_() for part in chunks(_flat(tensor)))
             return partial(_ones_of, saved.nonzero, tensor.dtype, tensor.shape, tensor.stride())
         saved.exact = True

@@ -36,6 +36,11 @@ class BatchAugmentation(Step):
         if x.dim() != 4:
             shape = tuple(x.shape[1:])
             raise ValueError(f"batch_augmentation() trains on images (C, H, W); the samples have the shape {shape}")
+        if y.dim() > 2 and y.shape[-2:] == x.shape[-2:]:
+            shape = tuple(y.shape[1:])
+            raise ValueError(
+                f"batch_augmentation() moves images, and not labels of their size; these have the shape {shape}"
+            )
         if self._shift >= min(x.shape[2:]):
             raise ValueError(f"shift is {self._shift}; it is below the size of the images, {x.shape[2]} x {x.shape[3]}")
         x, y = x.repeat_interleave(self._copies, 0), y.repeat_interleave(self._copies, 0)

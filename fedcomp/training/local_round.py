@@ -1,17 +1,19 @@
 """A round of training with the plug-ins of a plan: the user's loop calls `LocalRound.step` for each batch."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from inspect import signature
 from logging import getLogger
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from fedcomp.core import check_range
+from fedcomp.training.model_checks import named_modules
 from fedcomp.training.step import Step, Tensors
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
@@ -35,6 +37,8 @@ class LocalRound:
         self._model = model
         self._steps = steps
         self._within_step = False
+        self._trained = [name for name, weight in model.named_parameters() if weight.requires_grad]
+        self._padding = _padding_rows(model)
 
     def samples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return the samples and labels that a step trains on if it gets the batch `x`, `y`."""
@@ -80,7 +84,8 @@ class LocalRound:
         loss = plain
         for each in self._steps.values():
             loss = each.loss(loss)
-        (loss if share == 1 else share * loss).backward()  # type: ignore[no-untyped-call]
+        with self._no_repeated_calls():
+            (loss if share == 1 else share * loss).backward()  # type: ignore[no-untyped-call]
         self._within_step = not last
         # If a plug-in leaves the step out, later plug-ins do not see the gradients, which may be infinite.
         if last and all(each.gradients() for each in self._last_first()):
@@ -105,11 +110,13 @@ class LocalRound:
             return self._outputs(x)
 
     def weights(self) -> Tensors:
-        """Return the tensors that replace the model's trained weights in a call, by name."""
-        weights: Tensors = {name: weight for name, weight in self._model.named_parameters() if weight.requires_grad}
+        """Return the tensors that replace the weights in a call, by name, of those that were trained when the round began."""
+        named = dict(self._model.named_parameters())
+        weights: Tensors = {name: named[name] for name in self._trained}
         for each in self._steps.values():
             weights = each.weights(weights)
-        return weights
+        padded = {name: row for name, row in self._padding.items() if weights.get(name) is not named[name]}
+        return {**weights, **{name: _with_row(weights[name], named[name], row) for name, row in padded.items()}}
 
     def end(self) -> dict[str, Tensors]:
         """End the round, and return the state that the node keeps for its next round."""
@@ -123,7 +130,11 @@ class LocalRound:
 
     def _drop_gradients(self, optimizer: Optimizer) -> None:
         """Let the optimizer drop the gradients of the last step; raise `ValueError` if all of them are still present."""
-        weights = [weight for weight in self._model.parameters() if weight.grad is not None]
+        groups: list[dict[str, Any]] = getattr(optimizer, "param_groups", [])
+        own = {id(weight) for group in groups for weight in group["params"]}  # a model may have several optimizers
+        weights = [
+            weight for weight in self._model.parameters() if weight.grad is not None and (not own or id(weight) in own)
+        ]
         optimizer.zero_grad()
         if weights and all(weight.grad is not None and not _is_zero(weight.grad) for weight in weights):
             raise ValueError(
@@ -131,9 +142,32 @@ class LocalRound:
                 " batches, call step(..., last=False) for all of them but the last"
             )
 
+    @contextmanager
+    def _no_repeated_calls(self) -> Generator[None]:
+        """Raise `ValueError` if a module of the model is called in the block, and a plug-in would be missing in that call."""
+        missing = [text for text, each in self._steps.items() if not each.repeatable or _replaces_weights(each)]
+        if not missing:
+            yield
+            return
+        names = {module: name for name, module in named_modules(self._model).items()}
+
+        def refuse(module: nn.Module, _inputs: object) -> None:
+            if module in names:
+                what = f"the module {names[module]!r}" if names[module] else "the model"
+                raise ValueError(
+                    f"{what} is called again in the backward pass, as by gradient checkpointing, and there without "
+                    f"{' and '.join(missing)}: its gradients would be wrong; train without checkpointing"
+                )
+
+        handle = register_module_forward_pre_hook(refuse)
+        try:
+            yield
+        finally:
+            handle.remove()
+
     def _outputs(self, x: Tensor) -> Tensor:
         outputs: Tensor
-        if any(type(each).weights is not Step.weights for each in self._steps.values()):
+        if any(map(_replaces_weights, self._steps.values())):
             outputs = functional_call(self._model, dict(self.weights()), (x,))
         else:
             outputs = self._model(x)
@@ -141,6 +175,27 @@ class LocalRound:
 
     def _last_first(self) -> Iterator[Step]:
         return reversed(self._steps.values())
+
+
+def _padding_rows(model: nn.Module) -> dict[str, int]:
+    """Return the row of padding in each trained embedding, by the name of its weight."""
+    rows = {
+        id(module.weight): module.padding_idx
+        for module in model.modules()
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.padding_idx is not None
+    }
+    named = model.named_parameters()
+    return {name: rows[id(weight)] for name, weight in named if weight.requires_grad and id(weight) in rows}
+
+
+def _with_row(weight: Tensor, original: Tensor, row: int) -> Tensor:
+    """Return `weight` with one row of the `original`: padding must not count in sums over a sequence."""
+    place = torch.tensor([row], device=weight.device)
+    return weight.index_copy(0, place, original[row : row + 1].to(weight.dtype))
+
+
+def _replaces_weights(step: Step) -> bool:
+    return type(step).weights is not Step.weights
 
 
 def _is_zero(gradient: Tensor) -> bool:

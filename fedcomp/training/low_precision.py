@@ -24,6 +24,8 @@ WHOLE_LAYERS = (nn.RNNBase, nn.MultiheadAttention)
 class LowPrecision(Step):
     """Calls layers with weights and inputs of few values, and rounds the gradients of their outputs to few values."""
 
+    repeatable = False
+
     def __init__(self, bits: int, normalization: str, model: nn.Module, _kept: Tensors, generator: Generator) -> None:
         self._names, self._bits = set(matrices(model, "low_precision")), bits
         self._by_range = normalization == "range"
@@ -65,6 +67,8 @@ def uniform(x: Tensor, bits: int, dims: tuple[int, ...] = (), noise: Tensor | No
 
     `noise` of the same shape, in [0, 1), makes the rounding stochastic and unbiased.
     """
+    if not x.numel():
+        return x
     values = x.float()
     dims = dims or tuple(range(x.dim()))
     low, high = values.amin(dims, keepdim=True), values.amax(dims, keepdim=True)

@@ -57,7 +57,7 @@ class MixedPrecision(Step):
         if wrong:
             raise ValueError(f"mixed_precision() trains float32 weights; the model has {min(map(str, wrong))}")
         self._device, self._dtype = _device(model), dtype
-        self._model, self._buffers = model, list[tuple[Tensor, Tensor]]()
+        self._model, self._buffers = model, list[tuple[nn.Module, str, Tensor, Tensor]]()
         self._scale: LossScale | None = None
         if dtype == torch.float16:
             self._scale = LossScale(float(kept["scale"]), int(kept["good_steps"])) if kept else LossScale()
@@ -65,7 +65,11 @@ class MixedPrecision(Step):
     def started(self) -> None:
         """Keep a copy of the buffers, such as the means of batch normalization, if the step may overflow."""
         if self._scale is not None:
-            self._buffers = [(buffer, buffer.clone()) for buffer in self._model.buffers()]
+            self._buffers = [
+                (module, name, buffer, buffer.clone())
+                for module in self._model.modules()
+                for name, buffer in module.named_buffers(recurse=False)
+            ]
 
     @contextmanager
     def forward(self) -> Generator[None]:
@@ -88,8 +92,11 @@ class MixedPrecision(Step):
         gradients = [weight.grad for weight in self._weights if weight.grad is not None]
         finite = self._scale.unscale([each.values() if each.is_sparse else each for each in gradients])
         if not finite:
-            for buffer, before in self._buffers:
-                buffer.copy_(before)
+            for module, name, buffer, before in self._buffers:
+                if getattr(module, name) is buffer:
+                    buffer.copy_(before)
+                else:
+                    setattr(module, name, before)  # the module has put another tensor in its place
         return finite
 
     def end(self) -> Tensors:

@@ -29,6 +29,8 @@ RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 class Quantized(Step):
     """Calls the model with quantized weights, its layers with quantized inputs, and recurrent layers with quantized states."""
 
+    repeatable = False
+
     def __init__(
         self,
         bits: int | str,

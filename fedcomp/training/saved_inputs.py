@@ -3,7 +3,7 @@
 A plug-in that stores inputs of layers in another form uses `replacing` in its `Step.forward`.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -56,19 +56,25 @@ Save = Callable[[Tensor, Call | None], Restore]
 """A function of a tensor that autograd saves, and of the watched call that saves it; None outside of watched calls."""
 
 
-def trained_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the convolutions and linear layers with trained weights, by name.
-
-    Subclasses with their own `forward` are left out: they may save other tensors than their input.  The output projection of
-    attention is left out, too: attention calls a function with its weight.
-    """
-    forwards = {layer.forward for layer in LAYERS}
+def modules_of(model: nn.Module, kinds: Iterable[type[nn.Module]]) -> dict[str, nn.Module]:
+    """Return the modules of the `kinds`, by name, without those that have a `forward` of their own: they may save anything."""
+    forwards = {kind.forward for kind in kinds}
     return {
         name: module
         for name, module in named_modules(model).items()
-        if type(module).forward in forwards
-        and not isinstance(module, NonDynamicallyQuantizableLinear)
-        and _is_trained(getattr(module, "weight", None))
+        if type(module).forward in forwards and "forward" not in vars(module)
+    }
+
+
+def trained_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the convolutions and linear layers with trained weights, by name.
+
+    The output projection of attention is left out: attention calls a function with its weight.
+    """
+    return {
+        name: module
+        for name, module in modules_of(model, LAYERS).items()
+        if not isinstance(module, NonDynamicallyQuantizableLinear) and _is_trained(getattr(module, "weight", None))
     }
 
 

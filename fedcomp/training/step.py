@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -13,6 +14,12 @@ class Step:
 
     `LocalRound.step` calls the methods in this order: `started`, `samples`, `forward`, `weights`, `loss`, `gradients`,
     `stepped`.  A step on several batches calls the methods from `samples` to `loss` for each batch.
+    """
+
+    repeatable: ClassVar[bool] = True
+    """Whether a module that is called again in the backward pass, as by gradient checkpointing, computes the same there.
+
+    It does not with a plug-in whose `forward` changes what modules compute, nor with one that has `weights`.
     """
 
     def started(self) -> None:

@@ -64,3 +64,17 @@ def test_a_server_without_torch_can_import_it() -> None:
     text = "import sys; sys.modules['torch'] = None; import fedcomp.flower"
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_sparse_momentum_is_kept_dense_and_a_dtype_that_numpy_lacks_is_named() -> None:
+    embedding = torch.nn.Embedding(6, 2, sparse=True)
+    optimizer = torch.optim.SGD(embedding.parameters(), lr=0.1, momentum=0.9)
+    embedding(torch.tensor([1, 1, 4])).sum().backward()
+    optimizer.step()
+    buffer = optimizer.state[embedding.weight]["momentum_buffer"]
+    assert buffer.is_sparse
+    records = RecordDict()
+    save_training_state(records, {"momentum": {"weight": buffer}}, 3)
+    assert torch.equal(load_training_state(records)[0]["momentum"]["weight"], buffer.to_dense())
+    with pytest.raises(ValueError, match=r"the tensor 'a/b' of the training state is torch\.float8_e4m3fn"):
+        save_training_state(records, {"a": {"b": torch.zeros(2).to(torch.float8_e4m3fn)}}, 4)

@@ -392,3 +392,27 @@ def test_a_model_without_such_layers_is_refused() -> None:
     for model in (nn.LSTM(3, 4), nn.Sequential(nn.Linear(3, 4).requires_grad_(False), nn.LSTM(4, 4))):
         with pytest.raises(ValueError, match="the inputs of convolutions and linear layers; the model trains none"):
             parse("activation_compression()").begin(model)
+
+
+class GeM(nn.AvgPool2d):
+    """Generalized mean pooling (Radenovic, Tolias and Chum, PAMI 2019), as it is usually written."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.clamp(min=1e-6).pow(3)).pow(1 / 3)
+
+
+def test_a_pool_with_a_forward_of_its_own_saves_what_it_needs() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 6, 3, padding=1), nn.ReLU(), GeM(2), nn.Flatten(), nn.Linear(96, 4))
+    with_own = nn.Sequential(nn.Conv2d(2, 6, 3, padding=1), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(96, 4))
+    pool = with_own[1]
+    pool.forward = lambda x: functional.avg_pool2d(x.exp(), 2)
+    for each in (model, with_own):
+        found: list[list[Tensor]] = []
+        for text in ("", "activation_compression(0.01)"):
+            training = parse(text).begin(each)
+            x = torch.rand(16, 2, 8, 8, generator=torch.Generator().manual_seed(1))
+            training.step(torch.optim.SGD(each.parameters(), lr=0.0), x, torch.arange(16) % 4, functional.cross_entropy)
+            found.append([cast("Tensor", weight.grad).clone() for weight in each.parameters()])
+        for mine, right in zip(*found, strict=True):
+            assert float((mine - right).norm() / right.norm()) < 0.02

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedcomp.training import batch_augmentation
+from fedcomp.training import batch_augmentation, parse
 from fedcomp.training.batch_augmentation import BatchAugmentation
 
 
@@ -113,3 +113,12 @@ def test_samples_are_checked_before_the_first_step() -> None:
 def test_a_shift_out_of_the_image_is_refused() -> None:
     with pytest.raises(ValueError, match="shift is 4; it is below the size of the images, 5 x 4"):
         variants(images(), 2, shift=4)
+
+
+@pytest.mark.parametrize("labels", [(4, 8, 8), (4, 1, 8, 8)])
+def test_labels_of_the_size_of_the_images_are_refused(labels: tuple[int, ...]) -> None:
+    """A mask or a target image would have to be moved along with its image."""
+    training = parse("batch_augmentation(2, mirror=True)").begin(nn.Linear(1, 1))
+    with pytest.raises(ValueError, match="moves images, and not labels of their size"):
+        training.samples(torch.zeros(4, 1, 8, 8), torch.zeros(labels))
+    training.samples(torch.zeros(4, 1, 8, 8), torch.zeros(4, 8))

@@ -268,3 +268,20 @@ def test_settings_out_of_range_are_refused(text: str, named: str) -> None:
 def test_a_model_that_does_not_fit_is_refused(model: nn.Module, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         low_precision().begin(model)
+
+
+def test_a_layer_that_gets_no_rows_is_left_alone() -> None:
+    """As an expert in a mixture of experts to which a batch sends no token."""
+
+    class Experts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 2), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat([self.first(x), self.second(x[:0])])
+
+    model = Experts()
+    training = parse("low_precision(4)").begin(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert training.step(optimizer, torch.randn(8, 4), torch.arange(8) % 2, functional.cross_entropy).isfinite()

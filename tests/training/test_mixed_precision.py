@@ -219,3 +219,27 @@ def test_an_unscaled_gradient_is_what_other_plug_ins_see() -> None:
         for _ in range(2):
             training.step(optimizer, torch.ones(1, 1), torch.ones(1, 1), functional.mse_loss)
     assert mixed.weight.item() == plain.weight.item() == 1.5 - 0.25 * (1.0 - 0.25)
+
+
+class Averaging(nn.Linear):
+    """Puts another tensor in the place of its buffer in each call."""
+
+    mean: Tensor
+
+    def __init__(self) -> None:
+        super().__init__(1, 1, bias=False)
+        self.register_buffer("mean", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean = 0.9 * self.mean + x.mean().detach() * 1e5
+        return super().forward(x)
+
+
+def test_a_step_that_overflows_leaves_a_buffer_that_a_module_replaces() -> None:
+    model = Averaging()
+    plan = Plan((PlugIn("half", (), half),))
+    training, optimizer = plan.begin(model), torch.optim.SGD(model.parameters(), lr=0.0)
+    for _ in range(3):  # the scale is 2^16: the gradient overflows
+        training.step(optimizer, torch.ones(1, 1), torch.ones(1, 1), lambda out, y: 16 * (out.float() * y).sum())
+    assert model.mean.item() == 0
+    assert dict(model.named_buffers())["mean"] is model.mean

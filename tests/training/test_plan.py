@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -324,3 +324,36 @@ def test_every_model_is_called_with_other_weights(name: str) -> None:
     x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
     assert torch.equal(doubled().inference(model)(x), scaled(x))
     assert not torch.equal(model(x), scaled(x))
+
+
+@pytest.mark.parametrize("text", ["quantized('ternary')", "low_precision(2)", "admm('ternary')", "zerofl(0.8)"])
+def test_a_model_in_use_stays_as_it_is_if_its_weights_are_frozen_later(text: str) -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    used, x = parse(text).inference(model), torch.randn(5, 8)
+    assert isinstance(used, Inference)
+    outputs, tensors = used(x), {name: tensor.clone() for name, tensor in used.tensors().items()}
+    model.requires_grad_(False)
+    assert torch.equal(used(x), outputs)
+    assert not torch.equal(used(x), model(x))
+    assert all(torch.equal(used.tensors()[name], tensor) for name, tensor in tensors.items())
+
+
+@pytest.mark.parametrize("text", ["quantized('binary')", "quantized(2)", "admm('binary')", "low_precision(8)"])
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+def test_the_row_of_padding_stays_zero(text: str, kind: Any) -> None:
+    torch.manual_seed(0)
+    embedding = kind(10, 6, padding_idx=3)
+    model = nn.Sequential(embedding, nn.Linear(6, 2))
+    weights = cast(Inference, parse(text).inference(model)).tensors()["0.weight"]
+    assert not weights[3].any()
+    assert weights[:3].any()
+    assert not torch.equal(weights, embedding.weight)
+
+
+def test_two_optimizers_take_turns_at_one_model() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in model]
+    training, x, y = Plan().begin(model), torch.randn(8, 4), torch.arange(8) % 2
+    for _ in range(3):
+        for optimizer in optimizers:
+            training.step(optimizer, x, y, functional.cross_entropy)
