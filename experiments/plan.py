@@ -22,6 +22,8 @@ KNOWN = tuple(sorted({*defaults(), *STUDY_SETTINGS} - FIXED))
 """What [run], [grid] and a [[method]] may set."""
 RUN_ONLY = ("device", "weight-decay")
 """Settings that only [run] may hold: the table of results has no column that would tell such cells apart."""
+NO_COLUMN = (*RUN_ONLY, "clip-median", "clip-norm", "evaluate-every", "iterations", "split", "split-layer")
+"""Settings without such a column; methods that differ in them have labels of their own, but no cells of a grid."""
 LAST = 5
 """The evaluations at the end of a trial whose mean accuracy decides about [tune]."""
 COUNTS = ("clients", "clients-per-round", "iterations", "evaluate-every", "local-steps")
@@ -204,6 +206,10 @@ def _check_keys(layer: Layer) -> None:
             raise layer.error(f"{key} is an unknown key; there are: {', '.join(known)}")
         if key in RUN_ONLY and layer.table != "run.":
             raise layer.error(f"{key} must be the same for all cells; it belongs in [run]")
+        if key in NO_COLUMN and layer.table == "grid.":
+            raise layer.error(
+                f"{key} is no axis of the table of results; a [[method]] for each of its values is needed"
+            )
         if isinstance(value, list) and layer.table not in ("grid.", "tune."):
             raise layer.error(f"{key} is a list; a single value is needed, and lists belong in [grid] or [tune]")
 

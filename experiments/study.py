@@ -89,7 +89,8 @@ def read_study(table: pd.DataFrame, given: Sequence[float] = (), slowdown: float
     Such targets are rounded down to whole percent, and exceed every accuracy of an untrained model: there may be none. A
     node computes `slowdown` times slower than the study's machine.
 
-    Raises `ValueError` for a table without rows, a target outside (0, 1], and a slowdown that is not above 0.
+    Raises `ValueError` for a table without rows, for one with two cells of a method and a seed in one setting, a target outside
+    (0, 1], and a slowdown that is not above 0.
     """
     for target in given:
         if not 0 < target <= 1:
@@ -112,9 +113,21 @@ def read_study(table: pd.DataFrame, given: Sequence[float] = (), slowdown: float
     groups = table.groupby("cell", sort=False)
     runs = groups.tail(1).set_index("cell")
     runs = runs.assign(final=runs["accuracy"], best=groups["accuracy"].max())
+    _check_alone(runs)
     given = tuple(dict.fromkeys(given))
     targets = {scenario: given or _derived_targets(table, runs, scenario) for scenario in scenarios}
     return Study(table, runs, _reached(table, runs, targets), axes, scenarios, targets, given)
+
+
+def _check_alone(runs: pd.DataFrame) -> None:
+    """Raise `ValueError` if two cells of a method are in one setting with one seed: they would count as two seeds."""
+    twice = runs[runs.duplicated(["scenario", "method", "seed"], keep=False)]
+    if len(twice):
+        (first, second), run = twice.index[:2], twice.iloc[0]
+        raise ValueError(
+            f"cells {first} and {second} are both {run['method']} with seed {run['seed']} in one setting, as after a change of "
+            "the study file; `fedcomp study` with that file reports its own cells alone"
+        )
 
 
 def spread(runs: pd.DataFrame, column: str, by: Sequence[str] = ("scenario", "method")) -> pd.DataFrame:
@@ -176,9 +189,13 @@ def _axes(cells: pd.DataFrame) -> tuple[Axis, ...]:
             continue
         swept.append(column)
         axes += partition_axes(values) if column == "partition" else [column_axis(column, values)]
-    for column in CHOSEN:
-        if (cells.groupby(["method", *GIVEN])[column].nunique() > 1).any():
-            axes.append(column_axis(column, cells[column].drop_duplicates().tolist()))
+    chosen: list[str] = []
+    for column in sorted(
+        CHOSEN, key=lambda name: name == "learning_rate"
+    ):  # it may be tuned for each value of another one
+        if (cells.groupby(["method", *GIVEN, *chosen])[column].nunique() > 1).any():
+            chosen.append(column)
+    axes += [column_axis(name, cells[name].drop_duplicates().tolist()) for name in CHOSEN if name in chosen]
     return tuple(axes)
 
 

@@ -136,4 +136,6 @@ class Settings(CheckedConfig):
         settings = super().from_config(config)
         if settings.resume and not settings.run_name:
             raise SettingsError("resume is true, but run-name is empty; the name of the run to resume is needed")
+        if settings.optimizer == "adam" and settings.momentum == 1:
+            raise SettingsError("momentum is 1.0; with the optimizer 'adam', a number below 1 is needed")
         return settings

@@ -25,7 +25,8 @@ MAX_STEP = 1e6
 """The largest step size, regulariser and the like: larger ones only diverge."""
 MAX_DECAY = 0.9999
 """The largest decay of a moment: with 1, nothing new would ever count."""
-ADAPTIVE = ("eta", "eta_l", "tau")
+ADAPTIVE = ("eta", "tau")
+"""Flower's `eta_l` is no setting: nothing reads it, and the nodes' step size is `learning-rate`."""
 PROXIMAL = ("eta", "delta", "l1_strength")
 
 STRATEGIES: Mapping[str, tuple[Callable[..., FedAvg], tuple[str, ...]]] = {

@@ -161,6 +161,8 @@ BASE = f"title = 'x'\n{RUN}{METHOD}"
         (f"{BASE}[grid]\nruns-dir = ['a']", r"grid\.runs-dir ", ""),
         (f"{BASE}resume = true", r"method\[0\]\.resume ", ""),
         (f"{BASE}[grid]\nweight-decay = [0.1, 0.2]", r"grid\.weight-decay ", r"\[run\]"),
+        (f"{BASE}[grid]\nclip-norm = [0.0, 0.1]", r"grid\.clip-norm ", r"a \[\[method\]\] for each of its values"),
+        (f"{BASE}[grid]\niterations = [4, 8]", r"grid\.iterations ", r"a \[\[method\]\] for each of its values"),
         (f"{BASE}[grid]\ndevice = ['cpu']", r"grid\.device ", r"\[run\]"),
         (f"{BASE}weight-decay = 0.1", r"method\[0\]\.weight-decay ", r"\[run\]"),
         (f"{BASE}seed = 1\n[grid]\nseed = [0]", r"grid\.seed ", r"\[\[method\]\]"),

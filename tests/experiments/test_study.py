@@ -35,6 +35,34 @@ def test_a_learning_rate_that_changes_with_the_dataset_is_not_an_axis() -> None:
     assert [axis.column for axis in study(*cells).axes] == ["dataset"]
 
 
+def test_a_tuned_learning_rate_that_changes_with_the_local_steps_is_not_an_axis() -> None:
+    def cells(rate_of_one: float) -> list[pd.DataFrame]:
+        return [
+            cell([0.1], method=method, local_steps=steps, learning_rate=rate, seed=seed).assign(
+                cell=f"{method}{steps}{seed}"
+            )
+            for method, rates in {"dense": {1: 1.0, 20: 8.0}, "sign": {1: rate_of_one, 20: 8.0}}.items()
+            for steps, rate in rates.items()
+            for seed in (0, 1)
+        ]
+
+    for rate_of_one in (1.0, 0.5):  # both methods choose alike, or not
+        found = study(*cells(rate_of_one))
+        assert [axis.column for axis in found.axes] == ["local_steps"]
+        assert len(found.scenarios) == 2
+    both = [
+        each.assign(learning_rate=rate, cell=each["cell"] + str(rate)) for each in cells(1.0) for rate in (0.1, 0.2)
+    ]
+    assert [axis.column for axis in study(*both).axes] == ["local_steps", "learning_rate"]
+
+
+def test_two_cells_of_a_method_and_a_seed_in_one_setting_are_no_two_seeds() -> None:
+    """As those of a study whose file was changed, in a setting that the table does not have."""
+    cells = [cell([0.1], seed=seed) for seed in (0, 1)]
+    with pytest.raises(ValueError, match=r"cells .* and other are both STC 1/100 with seed 1 in one setting"):
+        study(*cells, cell([0.9], seed=1).assign(cell="other"))
+
+
 def test_five_of_ever_more_clients_are_one_axis_the_participation() -> None:
     found = study(
         *(

@@ -77,3 +77,9 @@ def test_an_integer_is_accepted_where_a_number_is_needed(config: Config) -> None
 def test_resuming_needs_the_name_of_the_run(config: Config) -> None:
     with pytest.raises(SettingsError, match="run-name"):
         Settings.from_config(config | {"resume": True})
+
+
+def test_adam_needs_a_momentum_below_1(config: Config) -> None:
+    with pytest.raises(SettingsError, match=r"momentum is 1\.0; with the optimizer 'adam', a number below 1"):
+        Settings.from_config({**config, "optimizer": "adam", "momentum": 1.0})
+    assert Settings.from_config({**config, "optimizer": "sgd", "momentum": 1.0}).momentum == 1

@@ -49,6 +49,7 @@ def test_the_strategies_of_the_compression_papers_have_names_too() -> None:
         ("krum(num_malicious_nodes=1.5)", r"num_malicious_nodes is 1\.5; .*0"),
         ("fedavgm(server_momentum='x')", "server_momentum is 'x'; .*0 .*0.9999"),
         ("fedtrimmedavg(beta=0.5)", r"beta.* \[?0"),
+        ("fedadam(eta_l=0.1)", "unknown setting 'eta_l'; fedadam takes: eta, tau, beta_1, beta_2"),
         ("fedams(beta_1=1)", "beta_1 is 1; .*0 .*0.9999"),
         ("qrdaadagrad(center='middle')", "center is 'middle'; .*'initial'.*'zero'"),
         ("majorityvote(step=0)", "step is 0; .*0"),

@@ -89,7 +89,8 @@ class CompressedStrategy(Strategy):
             for evaluation, those evaluate that are not training.  None, the default, waits for all nodes of a round.
         on_round: Called with a `Round` when a round is over, evaluation included: before the next round begins, and before
             `start` returns.  An exception ends `start`, as one of `evaluate_fn` does; it may stop a run early on purpose.
-            A run that resumes from a checkpoint calls it again for the rounds after that checkpoint.
+            A run that resumes from a checkpoint calls it again for the rounds after that checkpoint; the round of the
+            checkpoint itself is left out if the server ended during its evaluation.
         **old: The deprecated keywords `clip_norm`, `clip_median` and `checkpoint_every`.
 
     Raises:
@@ -348,8 +349,7 @@ class CompressedStrategy(Strategy):
         elif not valid and self._exchange.asked:
             self._failed.miss(server_round, failed)
         self.round = server_round
-        if self._checkpoint is not None and self._checkpoint.is_due(server_round):
-            self.save(self._checkpoint.path)
+        self._save_if_due()
         self._exchange.log_dense_records(server_round)
         log_round(server_round, self._links.num_rounds, self.ledger, self._links.uplink)
         self._hook.begin(server_round, metrics)
@@ -384,7 +384,13 @@ class CompressedStrategy(Strategy):
         with self._failed.guard(server_round, "evaluation", counts=False), self._random.used():
             metrics = self.inner.aggregate_evaluate(server_round, [*(reply.to_message() for reply in valid), *failed])
         self._hook.add(server_round, evaluate=metrics)
+        if self._exchange.asked:  # nodes fetched the version, and the strategy has drawn them
+            self._save_if_due()
         return metrics
+
+    def _save_if_due(self) -> None:
+        if self._checkpoint is not None and self._checkpoint.is_due(self.round):
+            self.save(self._checkpoint.path)
 
     def save(self, path: str | Path) -> None:
         """Write everything that the server must not lose into one file, atomically.

@@ -3,6 +3,7 @@
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +28,7 @@ from fedcomp.flower import (
     QcmdAdagrad,
     QrdaAdagrad,
 )
+from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from tests.flower.toy import Aggregate, Messages, app, floats, model, state_of
 
@@ -86,6 +88,57 @@ def test_a_resumed_run_ends_in_the_same_bits_as_an_uninterrupted_one(name: str, 
     for key, array in states[0].items():
         np.testing.assert_array_equal(array, states[1][key], err_msg=key)
         assert array.dtype == states[1][key].dtype
+
+
+class ServerEnds(Exception):
+    """The server ends before the messages of a round leave."""
+
+
+class Ending(LocalGrid):
+    """Ends the server after some rounds."""
+
+    rounds_left = 0
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        messages = list(messages)
+        if messages and messages[0].metadata.message_type == "train":
+            self.rounds_left -= 1
+            if self.rounds_left < 0:
+                raise ServerEnds
+        return super().push_messages(messages)
+
+
+@pytest.mark.parametrize("compressor", ["auto()", "stc(density=0.05)"])
+@pytest.mark.parametrize(("train", "evaluate"), [(0.5, 0.5), (0.5, 1.0), (1.0, 0.34)])
+def test_a_resumed_run_continues_behind_an_evaluation_too(
+    train: float, evaluate: float, compressor: str, tmp_path: Path
+) -> None:
+    """Evaluation draws nodes, sends them the version, and counts bytes: none of it is lost."""
+
+    def strategy(**more: Any) -> CompressedStrategy:
+        link = fedcomp.parse(compressor)
+        return CompressedStrategy(
+            FedAvg(fraction_train=train, fraction_evaluate=evaluate), uplink=link, downlink=link, **more
+        )
+
+    random.seed(4)
+    whole, grid = strategy(), LocalGrid(app(), 8)
+    grid.order(3, Fault.CRASH)
+    whole.start(grid, model(), num_rounds=6)
+
+    random.seed(4)
+    grid = Ending(app(), 8)
+    grid.order(3, Fault.CRASH)
+    for grid.rounds_left in (2, 1, 6):
+        part = strategy(checkpoint=Checkpoint(tmp_path / "checkpoint"))
+        if (tmp_path / "checkpoint").exists():
+            part.load(tmp_path / "checkpoint")
+        with suppress(ServerEnds):
+            part.start(grid, model(), num_rounds=6 - part.round)
+        random.seed(99)  # another process has another random state
+    np.testing.assert_array_equal(floats(part.arrays), floats(whole.arrays))
+    for name in ("uplink_bytes", "downlink_bytes", "catch_up_bytes", "key_bytes", "refused"):
+        assert getattr(part.ledger, name) == getattr(whole.ledger, name), name
 
 
 def _inner_state(strategy: CompressedStrategy, path: Path) -> dict[str, np.ndarray]:
