@@ -17,6 +17,7 @@ from fedcomp.split.bounds import RoundBounds, with_scaled_change
 from fedcomp.split.cut import check_apart, cut
 from fedcomp.split.gradients import read_gradient, write_gradient
 from fedcomp.split.memory import RAM_BYTES, ActivationMemory
+from fedcomp.split.modes import restored_modes
 from fedcomp.split.node import SplitNode, SplitState, activation_shape
 from fedcomp.split.server import MAX_SAMPLES, Loss, SplitServer, SplitTraffic
 from fedcomp.split.settings import SplitSettings, parse_split
@@ -45,6 +46,7 @@ __all__ = [
     "parse_split",
     "read_activations",
     "read_gradient",
+    "restored_modes",
     "weights_of",
     "with_scaled_change",
     "write_activations",

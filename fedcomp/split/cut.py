@@ -1,11 +1,14 @@
 """Cut a model in two: the layers on the node, and the layers on the server."""
 
+import re
 from collections.abc import Iterable
 from typing import cast
 
 from torch import nn
 from torch.fx import Graph, GraphModule, Node, Tracer
 from torch.fx.proxy import TraceError
+
+from fedcomp.split.modes import restored_modes
 
 FREE = ("call_function", "call_method")
 """Operations without weights; they stay with the layer before them."""
@@ -19,7 +22,8 @@ def cut(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
 
     Raises:
         ValueError: There is no such layer, or more than its output crosses the cut, as in the middle of a residual block.
-            A part has no weights, or both parts share weights.  Or torch.fx cannot trace the `forward` of the model.
+            A part has no weights, or both parts share weights.  Or torch.fx cannot trace the `forward` of the model, or traces
+            another one in training than in evaluation.
 
     Examples:
         >>> from torch import nn
@@ -54,7 +58,6 @@ def cut(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
         copies[node] = upper.node_copy(node, copies.__getitem__)
     parts = GraphModule(model, lower), GraphModule(model, upper)
     for part, what in zip(parts, ("below", "above"), strict=True):
-        part.train(model.training)
         for buffer_name in part.state_dict().keys() - model.state_dict().keys():  # torch.fx has made these persistent
             owner, _, leaf = buffer_name.rpartition(".")
             module, buffer = part.get_submodule(owner), part.get_buffer(buffer_name)
@@ -89,9 +92,22 @@ class _Tracer(Tracer):
 
 
 def _trace(model: nn.Module, name: str) -> list[Node]:
+    """Return the operations of a call of `model`; raise `ValueError` if they depend on its mode, which a graph cannot."""
     try:
-        return list(_Tracer(name).trace(model).nodes)
+        with restored_modes(model):
+            training, evaluation = (list(_Tracer(name).trace(model.train(mode)).nodes) for mode in (True, False))
     except (TraceError, TypeError, ValueError, RuntimeError, AttributeError, NotImplementedError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         text = f"the model cannot be traced ({reason}); write its two parts as modules of their own"
         raise ValueError(text) from error
+    if list(map(_text, training)) != list(map(_text, evaluation)):
+        raise ValueError(
+            "the forward of the model reads self.training, which would be fixed in its two parts; call a module such as "
+            "nn.Dropout instead, or write the two parts as modules of their own"
+        )
+    return training
+
+
+def _text(node: Node) -> str:
+    """Return what a node does; constants get another number in each trace."""
+    return re.sub(r"_tensor_constant\d+", "", f"{node.op} {node.target} {node.args} {node.kwargs}")

@@ -17,6 +17,7 @@ from fedcomp.errors import CorruptError, StaleError, VersionError
 from fedcomp.split.activations import MAX_LABEL, read_activations, write_activations
 from fedcomp.split.gradients import read_gradient
 from fedcomp.split.memory import ActivationMemory
+from fedcomp.split.modes import fixed_modules, restored_modes, set_training
 from fedcomp.split.settings import MAX_BATCH, SplitSettings, parse_request
 from fedcomp.split.weights import device_of, key_frame, layout_of_part, load_weights, read_key_frame, weights_of
 from fedcomp.sync import derive_seed, resync
@@ -62,7 +63,7 @@ class SplitNode:
                 f"labels of {labels.dtype} from {labels.min()} to {labels.max()}; classes from 0 are needed"
             )
         self._lower, self._x, self._labels, self._identity = lower, x, labels.astype(np.int64), identity
-        self._layout = layout_of_part(lower)
+        self._layout, self._fixed = layout_of_part(lower), fixed_modules(lower)
         self.shape = activation_shape(lower, x[:1])
 
     def row_size(self, request: ServerMessage) -> int:
@@ -150,7 +151,7 @@ class SplitNode:
         """Return the activations of samples, with the weights of the state and the random numbers of `seed`."""
         load_weights(self._lower, state.weights)
         device = device_of(self._lower)
-        self._lower.train()
+        set_training(self._lower, self._fixed)
         with torch.random.fork_rng(devices=[]):  # dropout is the same in the pass whose output was sent
             if device.type == "cpu":
                 torch.default_generator.manual_seed(seed % 2**63)  # torch.manual_seed takes longer than a small model
@@ -192,16 +193,12 @@ class SplitNode:
 
 def activation_shape(lower: nn.Module, x: Tensor) -> tuple[int, ...]:
     """Return the shape of one activation of the samples `x`; raise `ValueError` for a part that does not fit them."""
-    was_training = lower.training
-    lower.eval()
     try:
-        with torch.inference_mode():
-            activations = lower(x.to(device_of(lower)))
+        with restored_modes(lower), torch.inference_mode():
+            activations = lower.eval()(x.to(device_of(lower)))
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"the lower part does not take samples {x.dtype} {tuple(x.shape)}: {reason}") from error
-    finally:
-        lower.train(was_training)
     is_float32 = isinstance(activations, Tensor) and activations.dtype == torch.float32
     if not is_float32 or activations.ndim < 2 or not activations.numel():
         found = f"{activations.dtype} {tuple(activations.shape)}" if isinstance(activations, Tensor) else "no tensor"

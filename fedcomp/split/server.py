@@ -20,6 +20,7 @@ from fedcomp.split.activations import Activations, read_activations
 from fedcomp.split.bounds import BatchBounds
 from fedcomp.split.gradients import write_gradient
 from fedcomp.split.memory import RAM_BYTES, ActivationMemory
+from fedcomp.split.modes import fixed_modules, set_training
 from fedcomp.split.settings import Answer, SplitSettings
 from fedcomp.split.weights import device_of, read_key_frame
 from fedcomp.sync import derive_seed, first_number, resync
@@ -110,6 +111,7 @@ class SplitServer:
         ram_bytes: int = RAM_BYTES,
     ) -> None:
         self.upper, self.settings, self.traffic = upper, settings, SplitTraffic()
+        self._fixed = fixed_modules(upper)
         self.training_id = 1 + secrets.randbelow(2**64 - 1)
         self.nodes: dict[int, SplitNodeRecord] = {}
         self._shape, self._layout, self._loss, self._seed = tuple(shape), layout, loss, seed
@@ -223,7 +225,7 @@ class SplitServer:
         """Return the gradient of the activations, and the norm of the weights' gradient before it was clipped."""
         device = device_of(self.upper)
         activations = torch.from_numpy(rows).reshape(-1, *self._shape).to(device).requires_grad_()
-        self.upper.train()
+        set_training(self.upper, self._fixed)
         self.optimizer.zero_grad()
         outputs = self.upper(activations)
         if labels.max() >= outputs.shape[1]:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fedcomp.split import cut, layout_of_part
 from fedcomp.split.bounds import norm_of
@@ -135,3 +136,46 @@ def test_a_lower_part_whose_weights_no_node_can_train_is_refused(dtype: torch.dt
 
 def test_the_norm_of_complex_gradients_counts_both_parts() -> None:
     assert norm_of([torch.tensor([3 + 4j]), torch.tensor([12.0])]) == 13
+
+
+class Reads(nn.Module):
+    """Depends on its mode in one of several ways."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.first, self.last = how, nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        if self.how == "dropout":
+            x = functional.dropout(x, 0.5, training=self.training)
+        elif self.how == "branch" and self.training:
+            x = x * 2
+        elif self.how == "constant":
+            x = x + torch.tensor([1.0, 2.0, 3.0, 4.0])
+        return self.last(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("how", ["dropout", "branch"])
+def test_a_model_that_reads_its_mode_is_refused(how: str, training: bool) -> None:
+    with pytest.raises(ValueError, match=r"reads self\.training, which would be fixed in its two parts"):
+        cut(Reads(how).train(training), "first")
+
+
+def test_constants_are_no_hindrance() -> None:
+    model, x = Reads("constant"), torch.randn(3, 4)
+    lower, upper = cut(model, "first")
+    assert torch.equal(upper(lower(x)), model(x))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_all_modules_keep_their_modes(training: bool) -> None:
+    model = nn.Sequential(
+        nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+    )
+    model.train(training)[1].train(not training)
+    before = [module.training for module in model.modules()]
+    parts = cut(model, "2")
+    assert [module.training for module in model.modules()] == before
+    assert [part.training for part in parts] == [training, training]

@@ -29,6 +29,7 @@ from fedcomp.split import (
     layout_of_part,
     load_weights,
     mean_weights,
+    restored_modes,
     weights_of,
     with_scaled_change,
 )
@@ -218,16 +219,13 @@ class SplitTraining:
 
 
 def _check_upper(upper: nn.Module, shape: tuple[int, ...], loss: Loss) -> None:
-    device, was_training = next(upper.parameters()).device, upper.training
-    upper.eval()
+    device = next(upper.parameters()).device
     try:
-        with torch.inference_mode():
-            outputs = upper(torch.zeros(1, *shape, device=device))
+        with restored_modes(upper), torch.inference_mode():
+            outputs = upper.eval()(torch.zeros(1, *shape, device=device))
     except (RuntimeError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"the upper part does not take activations {(1, *shape)}: {reason}") from error
-    finally:
-        upper.train(was_training)
     if not isinstance(outputs, Tensor) or outputs.ndim != 2:
         found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ValueError(f"the upper part returns {found}; outputs (N, classes) are needed")

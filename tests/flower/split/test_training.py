@@ -378,3 +378,39 @@ def test_the_state_of_the_app_is_left_alone() -> None:
     nodes = LocalGrid(app, 1)
     Run().training.run(nodes, num_rounds=1)
     assert sorted(nodes.contexts[1].state) == ["fedcomp.split", "fedcomp.split.plain", "mine"]
+
+
+def _normalized() -> nn.Sequential:
+    """Return a model whose batch normalization is frozen, as in fine-tuning."""
+    torch.manual_seed(2)
+    layers = [
+        nn.Linear(4, 6),
+        nn.BatchNorm1d(6),
+        nn.ReLU(),
+        nn.Linear(6, 6),
+        nn.BatchNorm1d(6),
+        nn.ReLU(),
+        nn.Linear(6, 3),
+    ]
+    for layer in layers:
+        if isinstance(layer, nn.BatchNorm1d):
+            layer.eval().requires_grad_(False)
+    return nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_frozen_batch_normalization_stays_as_it_is(frozen: bool) -> None:
+    def make() -> nn.Sequential:
+        return _normalized() if frozen else _normalized().train()
+
+    app = client_app(lambda context: (cut(make(), "2")[0], *samples()))
+    whole = make()
+    before = {name: buffer.clone() for name, buffer in whole.named_buffers()}
+    lower, upper = cut(whole, "2")
+    training = SplitTraining(lower, upper, torch.zeros(1, 4), SETTINGS)
+    weights = weights_of(lower)
+    training.run(LocalGrid(app, 1), num_rounds=2)
+    assert not np.array_equal(weights_of(lower)["0.weight"], weights["0.weight"])
+    assert [module.training for module in (whole[1], whole[4])] == [not frozen] * 2
+    moved = {name for name, buffer in whole.named_buffers() if not torch.equal(buffer, before[name])}
+    assert moved == (set() if frozen else before.keys())
