@@ -5,7 +5,7 @@ a lost answer, costs only the bytes of the messages.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -119,16 +119,23 @@ class SplitServer:
         self._max_samples, self._ram_bytes = max_samples, ram_bytes
         self.optimizer = torch.optim.SGD(upper.parameters(), settings.learning_rate, settings.momentum)
         self.bounds = BatchBounds(settings.clip)
+        self._places = 0
         self._number = first_number()
 
     def begin(self, node: int, weights: Frame) -> None:
         """Begin a round of a node from the key frame `weights`."""
         if node not in self.nodes:
-            self.nodes[node] = SplitNodeRecord(ActivationMemory(self._row_size, self._ram_bytes), place=len(self.nodes))
+            self.nodes[node] = SplitNodeRecord(ActivationMemory(self._row_size, self._ram_bytes), place=self._places)
+            self._places += 1
         record = self.nodes[node]
         record.weights, record.round_number = weights.to_bytes(), weights.version
         record.has_begun, record.gradient, record.steps, record.samples = False, b"", 0, 0
         self.traffic.dense_downlink_bytes += self._weight_size
+
+    def forget(self, nodes: Iterable[int]) -> None:
+        """Drop the records of `nodes`, and their activations; one that returns sends them again."""
+        for node in nodes:
+            self.nodes.pop(node).memory.close()
 
     def message(self, node: int) -> bytes:
         """Return the next message to a node; answers to earlier messages are refused from now on."""

@@ -35,6 +35,8 @@ from fedcomp.split import (
 )
 
 ACTION = "query.split"
+MAX_ABSENCE = 10
+"""After this number of rounds without a node, its activations are forgotten: a node that restarts may have another id."""
 """The type of the messages."""
 POLL_S = 0.5
 LowerParts = Literal["averaged", "in-turn"]
@@ -146,6 +148,14 @@ class SplitTraining:
         for _ in range(num_rounds):
             nodes = _wait_for_nodes(grid, min_nodes, node_timeout_s)
             self._round += 1
+            known = self._server.nodes.items()
+            self._server.forget(
+                [
+                    node
+                    for node, record in known
+                    if node not in nodes and self._round - record.round_number > MAX_ABSENCE
+                ]
+            )
             groups = [nodes] if self._lower_parts == "averaged" else [[node] for node in nodes]
             for group in groups:
                 finished = self._bounded(self._train(grid, group))

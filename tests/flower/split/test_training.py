@@ -414,3 +414,43 @@ def test_frozen_batch_normalization_stays_as_it_is(frozen: bool) -> None:
     assert [module.training for module in (whole[1], whole[4])] == [not frozen] * 2
     moved = {name for name, buffer in whole.named_buffers() if not torch.equal(buffer, before[name])}
     assert moved == (set() if frozen else before.keys())
+
+
+class Leaving(LocalGrid):
+    """Nodes that are connected in some rounds alone: node -> those rounds."""
+
+    rounds: dict[int, range]
+    number = 1
+
+    def get_node_ids(self) -> list[int]:
+        return [node for node, rounds in self.rounds.items() if self.number in rounds]
+
+
+def test_the_server_forgets_nodes_that_have_left_and_takes_them_back() -> None:
+    training = SplitTraining(*cut(model(), "1"), samples()[0], SETTINGS, ram_bytes=0)
+    server = training._server  # noqa: SLF001
+    app = client_app(lambda context: (cut(model(seed=9), "1")[0], *samples()))
+    grid = Leaving(app, 3)
+    grid.rounds = {1: range(1, 99), 2: range(1, 3), 3: range(1, 99, 9)}
+    known: dict[int, set[int]] = {}
+    files: list[Any] = []
+
+    def after(number: int) -> None:
+        grid.number = number + 1
+        known[number] = set(server.nodes)
+        if number == 1:
+            files.extend(record.memory._file for record in server.nodes.values())  # noqa: SLF001
+
+    training.run(grid, num_rounds=20, on_round=after)
+    assert [known[number] for number in (1, 12, 13, 19)] == [{1, 2, 3}, {1, 2, 3}, {1, 3}, {1, 3}], (
+        "node 3 comes each 9 rounds"
+    )
+    assert [file.closed for file in files] == [False, True, False]
+    grid.rounds[2] = range(21, 99)
+    training.run(grid, num_rounds=2, on_round=after)
+    assert known[22] == {1, 2, 3}
+    record = server.nodes[2]
+    assert record.samples > 0
+    assert record.place == 3, "its random numbers are not those of another node"
+    server.forget(list(server.nodes))
+    assert not server.nodes
