@@ -72,11 +72,13 @@ def restore(strategy: Strategy, arrays: Arrays, plain: Plain) -> None:
                 continue
             if not isinstance(found, dict):
                 saved[name] = found
-            elif found["group"] == "state":
-                _load_state(place, found["state"], now.get(name))
+                continue
+            group = cast(Plain, found)
+            if group["group"] == "state":
+                _load_state(place, group["state"], now.get(name))
             else:
-                parts = {key: arrays[f"{place}/{key}"] for key in found["keys"]}
-                saved[name] = _grouped(found["group"], parts, now.get(name))
+                parts = {key: arrays[f"{place}/{key}"] for key in group["keys"]}
+                saved[name] = _grouped(group["group"], parts, now.get(name))
         if isinstance(each, StatefulStrategy):
             each.restore(saved)
         else:

@@ -67,7 +67,8 @@ def _with_kept(exact: bytes, replies: Sequence[ValidatedReply], published: Repli
         before = published.exact[part]
         if sent and all(each[part] == before for each in sent) and _is_rounding_of(tensor, exact[part], before):
             kept[part] = before
-    return published.exact if kept == published.exact else bytes(kept)
+    result = bytes(kept)
+    return published.exact if result == published.exact else result
 
 
 def _is_rounding_of(tensor: Tensor, after: bytes, before: bytes) -> bool:
