@@ -20,9 +20,8 @@ BEFORE = ".before"
 class Checkpoint:
     """The file that gets the whole state of a run before the first message of every `every`-th version leaves.
 
-    The first version is included.  If nodes evaluate, it is written after that, too: they then hold the version, and the strategy
-    has drawn them.  Beside it, a file with ``.traffic`` behind its name grows by the traffic of each round and
-    node.
+    The first version is included.  If nodes evaluate, it is written after that, too: they then hold the version, and the
+    strategy has drawn them.  Beside it, a file with ``.traffic`` behind its name grows by the traffic of each round and node.
 
     Attributes:
         path: The file; its folder must exist.
