@@ -28,6 +28,8 @@ CHOSEN = (
     "strategy", "weighting", "uplink", "downlink",
 )  # fmt: skip
 """Settings that a method may choose: swept if they vary within one method and scenario."""
+TUNED_LAST = tuple(sorted(CHOSEN, key=lambda name: name == "learning_rate"))
+"""The same, with the learning rate at the end: one that is tuned for each value of another setting is not swept."""
 TARGET_SHARES = (0.9, 0.95)
 """The target accuracies of a study that names none, as fractions of the best final accuracy of a dense method."""
 
@@ -190,9 +192,7 @@ def _axes(cells: pd.DataFrame) -> tuple[Axis, ...]:
         swept.append(column)
         axes += partition_axes(values) if column == "partition" else [column_axis(column, values)]
     chosen: list[str] = []
-    for column in sorted(
-        CHOSEN, key=lambda name: name == "learning_rate"
-    ):  # it may be tuned for each value of another one
+    for column in TUNED_LAST:
         if (cells.groupby(["method", *GIVEN, *chosen])[column].nunique() > 1).any():
             chosen.append(column)
     axes += [column_axis(name, cells[name].drop_duplicates().tolist()) for name in CHOSEN if name in chosen]

@@ -33,6 +33,6 @@ def to_python(value: object) -> object:
 
 
 def use_python_numbers(settings: Any) -> None:
-    """Replace the numpy scalars among the fields of a dataclass, frozen or not, by Python ones: these do not wrap."""
+    """Replace the numpy scalars among the fields of a dataclass, frozen or not, by Python ones, which do not overflow."""
     for each in fields(settings):
         object.__setattr__(settings, each.name, to_python(getattr(settings, each.name)))

@@ -149,16 +149,19 @@ def held_values(record: Mapping[str, Array]) -> dict[str, Any]:
     return {name: _held(array) for name, array in record.items()}
 
 
-def round_model(model: ArrayRecord | Mapping[str, NDArray[Any]], bits: int = 8) -> ArrayRecord:
+def round_model(
+    model: ArrayRecord | Mapping[str, NDArray[Any]], bits: int = 8, *, exact: Iterable[str] = ()
+) -> ArrayRecord:
     """Return a first model that takes at most about `bits` bits an entry when it is sent, 2 to 16, in place of 32.
 
-    The entries of each floating tensor, BatchNorm statistics apart, become whole multiples of one power of two, at most
-    2^(bits - 1) - 1 of them either way, and at least 2^-24: of Gaussian entries, 8 bits change the l2 norm by 2 %, 4 bits by
-    29 %, and with 2 most become 0.  The training starts from these numbers; later versions have all 32 bits.
+    The entries of each floating tensor become whole multiples of one power of two, at most 2^(bits - 1) - 1 of them either way,
+    and at least 2^-24: of Gaussian entries, 8 bits change the l2 norm by 2 %, 4 bits by 29 %, and with 2 most become 0.
+    BatchNorm statistics, and tensors that `exact` names as in `CompressedStrategy`, stay as they are.  The training starts from
+    these numbers; later versions have all 32 bits.
 
     Raises `ValueError` for other bits, and for tensors that cannot be sent.
     """
-    return to_record(rounded(to_arrays(model) if isinstance(model, ArrayRecord) else model, bits))
+    return to_record(rounded(to_arrays(model) if isinstance(model, ArrayRecord) else model, bits, exact))
 
 
 def model_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:

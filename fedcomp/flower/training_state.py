@@ -49,7 +49,7 @@ def save_training_state(records: RecordDict, state: "Mapping[str, Mapping[str, T
 
 def _to_array(name: str, tensor: "Tensor") -> NDArray[Any]:
     try:
-        return to_numpy(tensor.to_dense() if tensor.is_sparse else tensor)
+        return to_numpy(tensor if str(tensor.layout) == "torch.strided" else tensor.to_dense())
     except TypeError as error:
         raise ValueError(
             f"the tensor {name!r} of the training state is {tensor.dtype}, which numpy lacks: {error}"

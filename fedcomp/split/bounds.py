@@ -38,6 +38,10 @@ class Sizes:
         self.by_node.setdefault(node, deque(maxlen=RECENT)).append(size)
         self.largest_median = max(self.largest_median, self.median)
 
+    def forget(self, node: int) -> None:
+        """Drop the sizes of a node, if there are any."""
+        self.by_node.pop(node, None)
+
     @property
     def median(self) -> float:
         """The median over the nodes of the median of each node's newest sizes; 0 before the first size."""
@@ -92,6 +96,11 @@ class BatchBounds:
         self._activations.add(node, activations)
         self.gradients.add(node, gradient)
 
+    def forget(self, node: int) -> None:
+        """Drop what is known of the batches of a node; the largest median so far stays."""
+        self._activations.forget(node)
+        self.gradients.forget(node)
+
 
 class RoundBounds:
     """Bounds the lower weights that nodes return, unless `clip` is 0: each change is at most `clip` medians long."""
@@ -110,6 +119,11 @@ class RoundBounds:
         zeros = {name: array * 0 for name, array in start.items()}
         most = min(self._clip * self._changes.median, MAX_ROUND_RATIO * max(1.0, _distance(start, zeros)))
         return {node: most / norm if norm > most else 1.0 for node, norm in norms.items()}
+
+    def forget(self, nodes: Iterable[int]) -> None:
+        """Drop what is known of the changes of `nodes`."""
+        for node in nodes:
+            self._changes.forget(node)
 
 
 def with_scaled_change(start: Arrays, weights: Arrays, factor: float) -> Arrays:

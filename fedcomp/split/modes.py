@@ -15,15 +15,16 @@ def set_training(part: nn.Module, fixed: Sequence[nn.Module]) -> None:
     """Put `part` into training mode, but the `fixed` modules into evaluation mode."""
     part.train()
     for module in fixed:
-        module.eval()
+        module.training = False  # eval() would reach the modules in it, too
 
 
 @contextmanager
 def restored_modes(part: nn.Module) -> Generator[None]:
     """Let the block change the modes of the modules in `part`, and restore them afterwards."""
-    modes = [(module, module.training) for module in part.modules()]
+    modes, was_training = [(module, module.training) for module in part.modules()], part.training
     try:
         yield
     finally:
+        part.train(was_training)  # a module may do more in it than set its mode
         for module, training in modes:
             module.training = training

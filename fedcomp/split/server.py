@@ -135,7 +135,9 @@ class SplitServer:
     def forget(self, nodes: Iterable[int]) -> None:
         """Drop the records of `nodes`, and their activations; one that returns sends them again."""
         for node in nodes:
-            self.nodes.pop(node).memory.close()
+            record = self.nodes.pop(node)
+            record.memory.close()
+            self.bounds.forget(record.place)
 
     def message(self, node: int) -> bytes:
         """Return the next message to a node; answers to earlier messages are refused from now on."""

@@ -44,8 +44,8 @@ def is_difference(change: Any, model: Vector) -> bool:
     return 0 < reply_square < MAX_DISTANCE_RATIO**2 * change_square and product < MAX_SHARE * model_square
 
 
-def is_tuned(change: Vector, model: Vector) -> bool:
-    """Return whether ``model + change``, both float32 (n,), looks like a model tuned from `model`.
+def is_fine_tuned(change: Vector, model: Vector) -> bool:
+    """Return whether ``model + change``, both float32 (n,), looks like a model that was fine-tuned from `model`.
 
     Its projection on the model has a coefficient of at least 1/2, and it is at most twice as far from the model as zero is.
     Gradients, or importances such as a Fisher diagonal, have a coefficient of about 0, or are of another scale.

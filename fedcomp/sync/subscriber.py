@@ -14,7 +14,7 @@ from fedcomp.memory import Incremental, State
 from fedcomp.methods import parse
 from fedcomp.sync.apply import MakeStart, apply_frame
 from fedcomp.sync.clipping import clip_exact
-from fedcomp.sync.difference import is_difference, is_tuned
+from fedcomp.sync.difference import is_difference, is_fine_tuned
 from fedcomp.sync.encoding import derive_seed, encode_change
 from fedcomp.sync.replica import FrameDecoder, Replica, split_payload
 from fedcomp.sync.reply_checks import check_trained
@@ -221,15 +221,15 @@ class Subscriber:
         """Return an update frame that holds a model in the answer to an evaluate message; training does not depend on it.
 
         The frame is not kept as `pending`, and the memory is not used.  Returns None if `message` names a compressor with a
-        memory: then the server expects no model; and for `arrays` that are none, such as gradients (`is_tuned`).  Raises as
-        `update` does.
+        memory: then the server expects no model; and for `arrays` that are none, such as gradients (`is_fine_tuned`).  Raises
+        as `update` does.
         """
         replica = self.held
         compressor = known_compressor(message.uplink)
         if compressor.memory.vectors:
             return None
         change, exact = replica.layout.flatten(arrays, replica.vector)
-        if not is_tuned(change, replica.vector):
+        if not is_fine_tuned(change, replica.vector):
             return None
         check_ties(replica.layout.tensors, arrays)
         start_s = time.thread_time()

@@ -1,14 +1,14 @@
 """Activation compression: autograd saves activations as error-bounded codes of few bits until the backward pass."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -90,7 +90,9 @@ class ReluCalls(TorchFunctionMode):
 class ActivationCompression(Step):
     """Saves the inputs of layers as codes, with one error bound for each layer."""
 
-    def __init__(self, error: float, interval: int, model: nn.Module, kept: Tensors, _generator: Generator) -> None:
+    def __init__(
+        self, error: float, interval: int, model: nn.Module, kept: Tensors, _generator: torch.Generator
+    ) -> None:
         self._error, self._interval = error, interval
         check_not_compiled(model, "activation_compression")
         check_weights_are_parameters(model, "activation_compression")
@@ -108,16 +110,14 @@ class ActivationCompression(Step):
         self._measured: dict[str, LayerStatistics] = {}
         self._handles: list[RemovableHandle] = []
 
-    def forward(self) -> AbstractContextManager[object]:
-        """Return the context in which autograd saves codes; every `interval` steps, the layers are also measured."""
+    @contextmanager
+    def forward(self) -> Generator[None]:
+        """Enter the context in which autograd saves codes; every `interval` steps, the layers are also measured."""
         self._forget()
         measuring = self._steps % self._interval == 0
-        with ExitStack() as stack:
-            stack.enter_context(self._relus)
-            stack.enter_context(
-                replacing({**self._layers, **self._pools}, self._save, self._called if measuring else None)
-            )
-            return stack.pop_all()
+        called = self._called if measuring else None
+        with self._relus, replacing({**self._layers, **self._pools}, self._save, called):
+            yield
 
     def loss(self, loss: Tensor) -> Tensor:
         """Return `loss`; from here on only autograd holds the codes, and frees a layer's codes when it has passed the layer."""

@@ -145,7 +145,7 @@ class LocalRound:
     @contextmanager
     def _no_repeated_calls(self) -> Generator[None]:
         """Raise `ValueError` if a module of the model is called in the block, and a plug-in would be missing in that call."""
-        missing = [text for text, each in self._steps.items() if not each.repeatable or _replaces_weights(each)]
+        missing = [text for text, each in self._steps.items() if not each.recomputable or _replaces_weights(each)]
         if not missing:
             yield
             return

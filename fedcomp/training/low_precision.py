@@ -24,7 +24,7 @@ WHOLE_LAYERS = (nn.RNNBase, nn.MultiheadAttention)
 class LowPrecision(Step):
     """Calls layers with weights and inputs of few values, and rounds the gradients of their outputs to few values."""
 
-    repeatable = False
+    recomputable = False
 
     def __init__(self, bits: int, normalization: str, model: nn.Module, _kept: Tensors, generator: Generator) -> None:
         self._names, self._bits = set(matrices(model, "low_precision")), bits

@@ -29,7 +29,7 @@ RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 class Quantized(Step):
     """Calls the model with quantized weights, its layers with quantized inputs, and recurrent layers with quantized states."""
 
-    repeatable = False
+    recomputable = False
 
     def __init__(
         self,

@@ -16,8 +16,8 @@ class Step:
     `stepped`.  A step on several batches calls the methods from `samples` to `loss` for each batch.
     """
 
-    repeatable: ClassVar[bool] = True
-    """Whether a module that is called again in the backward pass, as by gradient checkpointing, computes the same there.
+    recomputable: ClassVar[bool] = True
+    """Whether a module that is recomputed in the backward pass, as by gradient checkpointing, computes the same there.
 
     It does not with a plug-in whose `forward` changes what modules compute, nor with one that has `weights`.
     """

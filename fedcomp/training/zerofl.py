@@ -22,7 +22,7 @@ UPLOADS = ("full", "weights", "diff-on-weights", "weights-diff")
 class ZeroFL(Step):
     """Calls layers with their largest weights, computes weight gradients from their largest inputs, and masks the upload."""
 
-    repeatable = False
+    recomputable = False
 
     def __init__(
         self, sparsity: float, mask_ratio: float, upload: str, model: nn.Module, _kept: Tensors, _generator: Generator

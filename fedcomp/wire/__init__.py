@@ -32,6 +32,7 @@ from fedcomp.wire.server_message import (
     ack_of,
     parse_server_message,
 )
+from fedcomp.wire.statistics import batchnorm_statistics
 from fedcomp.wire.tensor import Tensor
 from fedcomp.wire.ties import check_ties, probable_ties
 from fedcomp.wire.whole_vector import read_vector, write_vector
@@ -64,6 +65,7 @@ __all__ = [
     "Tensor",
     "TensorFlags",
     "ack_of",
+    "batchnorm_statistics",
     "bfloat16_to_float32",
     "change_of",
     "changed_tensors",

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, LocalGrid
+from fedcomp.flower import EF21, CompressedStrategy, FedAMS, LocalGrid, MajorityVote, QrdaAdagrad, round_model
 from tests.flower.toy import Arrays, arrays_of, training
 
 TORCH = ("conv.weight", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var", "bn.num_batches_tracked")
@@ -80,3 +80,37 @@ def test_a_resumed_server_needs_the_same_exact_tensors() -> None:
     strategy.exact = ()
     with pytest.raises(ValueError, match="of another model"):
         strategy.start(LocalGrid(ClientApp(), 2), first.copy(), num_rounds=0)
+
+
+@pytest.mark.parametrize(
+    ("inner", "uplink"),
+    [(EF21, "ef21(density=0.5)"), (MajorityVote, "dense()"), (FedAMS, "dense()"), (QrdaAdagrad, "dense()")],
+)
+def test_a_server_optimizer_moves_no_tensor_that_is_exact(inner: type[FedAvg], uplink: str) -> None:
+    """It averages it, as FedAvg does."""
+
+    def change(arrays: Arrays, context: Context, _: int) -> Arrays:
+        return {"w": arrays["w"] + np.float32(0.1), "s": arrays["s"] + np.float32(context.node_id)}
+
+    inner_strategy = inner(fraction_evaluate=0.0)
+    strategy = CompressedStrategy(
+        inner_strategy, uplink=fedcomp.parse(uplink), downlink=fedcomp.dense(), exact=["s"], seed=1
+    )
+    first = ArrayRecord({name: Array(np.full(4, 5, np.float32)) for name in ("w", "s")})
+    strategy.start(LocalGrid(training(change), NODES), first, num_rounds=4)
+    np.testing.assert_allclose(arrays_of(strategy.arrays)["s"], 5 + 4 * 2, rtol=1e-6)
+    assert not np.array_equal(arrays_of(strategy.arrays)["w"], np.full(4, 5))
+
+
+def test_a_first_model_is_rounded_but_for_exact_tensors() -> None:
+    rng = np.random.default_rng(0)
+    first = {name: rng.standard_normal(50).astype(np.float32) for name in ("w", "own.scale")}
+    rounded = arrays_of(round_model(first, 4, exact=["own.*"]))
+    np.testing.assert_array_equal(rounded["own.scale"], first["own.scale"])
+    assert not np.array_equal(rounded["w"], first["w"])
+
+
+def test_the_log_does_not_take_the_users_exact_tensors_for_statistics(flower_log: pytest.LogCaptureFixture) -> None:
+    first = ArrayRecord([np.zeros((3, 2), np.float32), np.zeros(2, np.float32)])
+    CompressedStrategy(FedAvg(), exact=["1"]).start(LocalGrid(training(lambda a, _c, _r: a), 2), first, num_rounds=0)
+    assert "of the list" not in flower_log.text

@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from fedcomp.split import cut, layout_of_part
 from fedcomp.split.bounds import norm_of
+from fedcomp.split.modes import fixed_modules, restored_modes, set_training
 from fedcomp.tasks import build_model
 
 CUTS = [
@@ -179,3 +180,34 @@ def test_all_modules_keep_their_modes(training: bool) -> None:
     parts = cut(model, "2")
     assert [module.training for module in model.modules()] == before
     assert [part.training for part in parts] == [training, training]
+
+
+def test_a_trained_module_in_a_container_in_evaluation_mode_stays_trained() -> None:
+    inner = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout())
+    part = nn.Sequential(inner, nn.Linear(4, 4))
+    inner.eval()[1].train()
+    fixed = fixed_modules(part)
+    with restored_modes(part):
+        part.eval()
+    modes = [module.training for module in part.modules()]
+    assert modes == [True, False, False, True, True]
+    part.eval()
+    set_training(part, fixed)
+    assert [module.training for module in part.modules()] == modes
+
+
+def test_the_modes_are_restored_by_the_modules_own_method() -> None:
+    """As a layer of low rank merges its weights when it is evaluated, and takes them apart when it trains."""
+
+    class Merging(nn.Linear):
+        merged = False
+
+        def train(self, mode: bool = True) -> "Merging":
+            super().train(mode)
+            self.merged = not mode
+            return self
+
+    part = nn.Sequential(Merging(2, 2))
+    with restored_modes(part):
+        part.eval()
+    assert not part[0].merged

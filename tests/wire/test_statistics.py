@@ -27,10 +27,9 @@ MATRIX = (8, 4)
         (["bn.scale", "bn.bias", "bn.mean", "bn.var"], {2, 3}),
         (["bn/~/mean_ema/average", "bn/~/var_ema/hidden", "bn/scale"], {0, 1}),
         (["bn._mean", "bn._variance", "bn.weight"], {0, 1}),
-        (
-            ["mean", "mean.weight", "policy.mean", "log_var", "encoder.var", "my_moving_mean", "running_mean.weight"],
-            set(),
-        ),
+        (["bn0_gamma", "bn0_running_mean", "bn0_moving_var"], {1, 2}),
+        (["['params']['bn']['scale']", "['batch_stats']['bn']['mean']"], {1}),
+        (["mean", "mean.weight", "policy.mean", "log_var", "encoder.var", "running_mean.weight", "...", ""], set()),
     ],
 )
 def test_statistics_by_name(names: list[str], statistics: set[int]) -> None:
@@ -40,13 +39,15 @@ def test_statistics_by_name(names: list[str], statistics: set[int]) -> None:
 @pytest.mark.parametrize(
     ("arrays", "statistics"),
     [
-        (_zeros(MATRIX, 8, 8, 8, 8, 8, MATRIX), {4, 5}),
         (_zeros(MATRIX, 8, 8, 8, 8), {3, 4}),
-        ([*_zeros(MATRIX, 8, 8, 8, 8), COUNT, *_zeros(MATRIX, 8)], {3, 4}),
+        (_zeros(MATRIX, 8, 8, 8, 8, 8, MATRIX), {3, 4, 5}),  # a bias before, or another vector behind
+        (_zeros(MATRIX, 8, 8, 8, MATRIX), {2, 3}),  # without a scale
+        ([*_zeros(MATRIX, 8, 8, 8, 8, 8), COUNT, *_zeros(MATRIX, 8)], {4, 5}),
         ([*_zeros(MATRIX, 8, 8), COUNT, *_zeros(MATRIX)], {1, 2}),
-        (_zeros(MATRIX, 8, *[8] * 8, MATRIX), {4, 5, 8, 9}),
+        (_zeros(MATRIX, *[8] * 8, MATRIX), {3, 4, 7, 8}),
+        (_zeros(MATRIX, *[8] * 9, MATRIX), set(range(3, 10))),
         (_zeros(8, 8, 4, 4), set()),
-        (_zeros(MATRIX, 8, 8, 8, MATRIX, 8, 8, MATRIX), set()),
+        (_zeros(MATRIX, 8, 8, MATRIX, 8, 8, MATRIX), set()),
         ([*_zeros(8, 8), *_zeros(8, 8, dtype=np.float64)], set()),
         ([*_zeros(8), COUNT], set()),
         (_zeros(8, 8, 8, 8, dtype=np.int32), set()),

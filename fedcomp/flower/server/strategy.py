@@ -83,7 +83,7 @@ class CompressedStrategy(Strategy):
         shared_start: Whether nodes can make the initial model themselves, by `CompressionMod(start=...)`: then it is not sent.
             A node that makes another one, differing in as little as a bit, says so, and gets the model in its next round.
         order: Gives the rank of a node id; updates are summed in that order.  Flower draws new ids in each simulation, so a
-            simulation that must be repeatable needs another order than that of the ids.
+            simulation that must be recomputable needs another order than that of the ids.
         mode: ``AsyncMode(buffer=10)`` publishes a version with every ten updates, while the other nodes go on training.  A
             round is then what leads to a version; `inner` decides how many nodes train at a time; of the nodes that it picks
             for evaluation, those evaluate that are not training.  None, the default, waits for all nodes of a round.
@@ -276,12 +276,15 @@ class CompressedStrategy(Strategy):
         self._links.num_rounds = self.round + num_rounds
         self._random.hold()
         if self._checkpoint is not None and self.round == 0:
-            set_aside(Path(self._checkpoint.path))
+            with explained(Path(self._checkpoint.path)):
+                set_aside(Path(self._checkpoint.path))
             self.save(self._checkpoint.path)  # for a server that restarts before the first round has ended
         return self.arrays
 
     def _publish_first(self, arrays: ArrayRecord) -> PublishedModel:
-        return PublishedModel.begin(arrays, self.local, self.tied, self.exact, shared_start=self.shared_start)
+        model = PublishedModel.begin(arrays, self.local, self.tied, self.exact, shared_start=self.shared_start)
+        model.lead(self.inner)
+        return model
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages, each with the frames that its node needs.

@@ -35,9 +35,9 @@ from fedcomp.split import (
 )
 
 ACTION = "query.split"
+"""The type of the messages."""
 MAX_ABSENCE = 10
 """After this number of rounds without a node, its activations are forgotten: a node that restarts may have another id."""
-"""The type of the messages."""
 POLL_S = 0.5
 LowerParts = Literal["averaged", "in-turn"]
 DEFAULTS = SplitSettings()
@@ -148,14 +148,7 @@ class SplitTraining:
         for _ in range(num_rounds):
             nodes = _wait_for_nodes(grid, min_nodes, node_timeout_s)
             self._round += 1
-            known = self._server.nodes.items()
-            self._server.forget(
-                [
-                    node
-                    for node, record in known
-                    if node not in nodes and self._round - record.round_number > MAX_ABSENCE
-                ]
-            )
+            self._forget_absent(nodes)
             groups = [nodes] if self._lower_parts == "averaged" else [[node] for node in nodes]
             for group in groups:
                 finished = self._bounded(self._train(grid, group))
@@ -169,6 +162,13 @@ class SplitTraining:
             log(INFO, text, self._round, traffic.uplink_bytes, traffic.downlink_bytes, ratio)
             if on_round is not None:
                 on_round(self._round)
+
+    def _forget_absent(self, nodes: Collection[int]) -> None:
+        """Forget the nodes that are not among `nodes`, and have not been for `MAX_ABSENCE` rounds."""
+        last = {node: record.round_number for node, record in self._server.nodes.items() if node not in nodes}
+        absent = [node for node, number in last.items() if self._round - number > MAX_ABSENCE]
+        self._server.forget(absent)
+        self._bounds.forget(absent)
 
     def _train(self, grid: Grid, nodes: Collection[int]) -> dict[int, Arrays]:
         """Train a round on `nodes` at the same time; return the lower weights of those that finished it."""

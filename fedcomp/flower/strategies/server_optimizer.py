@@ -33,18 +33,20 @@ Sums = dict[str, NDArray[np.float64]]
 class RoundResult:
     """The published model, the replies of its nodes, and their weighted means.
 
-    The mean of `DifferenceRecord`s is a difference in its parameters, and the nodes' own in its exact tensors.
+    The mean of `DifferenceRecord`s is a difference in its parameters, and the nodes' own in its exact tensors, among them those
+    that `exact` names.
     """
 
     published: Mapping[str, NDArray[Any]]
     replies: tuple[ArrayRecord, ...]
     mean: Mapping[str, NDArray[Any]]
     metrics: MetricRecord
+    exact: frozenset[str] = frozenset()
 
     @cached_property
     def layout(self) -> Layout:
         """The policy of each tensor."""
-        return layout_of(self.published)
+        return layout_of(self.published, exact=self.exact)
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
@@ -114,6 +116,7 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
     def __init__(self, **fedavg: Any) -> None:
         super().__init__(**fedavg)
         self.published: ArrayRecord | None = None
+        self.exact = frozenset[str]()  # `CompressedStrategy` sets the names of the tensors that no step moves
 
     def apply(self, result: RoundResult) -> Sums:
         """Return the parameters of the next model, by name."""
@@ -155,4 +158,5 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
         if {name: array.shape for name, array in mean.items()} != {name: array.shape for name, array in arrays.items()}:
             raise AggregationError("the replies' tensors are not those of the published model")
         models = tuple(next(iter(content.array_records.values())) for content in contents)
-        return RoundResult(arrays, models, mean, self.train_metrics_aggr_fn(contents, self.weighted_by_key))
+        aggregated = self.train_metrics_aggr_fn(contents, self.weighted_by_key)
+        return RoundResult(arrays, models, mean, aggregated, self.exact)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from logging import WARNING
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from fedcomp.flower.compat import log
 from fedcomp.flower.server.model.traffic_file import traffic_path
 
 BEFORE = ".before"
-"""Behind the name of a checkpoint that a new run would have replaced."""
+"""The suffix of a checkpoint that a new run would have replaced; later ones have a number behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,9 @@ def set_aside(path: Path) -> None:
     """
     if not path.is_file() or _trained_rounds(path) == 0:
         return
-    aside = path.with_name(path.name + BEFORE)
-    path.replace(aside)
+    names = (path.name + BEFORE + (f"-{number}" if number > 1 else "") for number in count(1))
+    aside = next(free for free in map(path.with_name, names) if not free.exists())
+    path.rename(aside)
     traffic_path(aside).unlink(missing_ok=True)
     if traffic_path(path).exists():
         traffic_path(path).replace(traffic_path(aside))

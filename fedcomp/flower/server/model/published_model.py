@@ -11,11 +11,12 @@ from flwr.serverapp.strategy import Strategy
 from fedcomp.compressor import Compressor
 from fedcomp.core import Arrays, listed
 from fedcomp.flower import records
-from fedcomp.flower.compat import log, step_from, view_record
+from fedcomp.flower.compat import log, nested_strategies, step_from, view_record
 from fedcomp.flower.server.rounds.aggregation import Change
 from fedcomp.flower.strategies.reply_use import starts_from_published
+from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
 from fedcomp.sync import UNKNOWN_VERSION, Publisher, start_replica
-from fedcomp.wire import BFLOAT16, Layout, check_ties, layout_of, probable_ties
+from fedcomp.wire import BFLOAT16, batchnorm_statistics, check_ties, layout_of, probable_ties
 
 MAX_TIES_LOGGED = 3
 """The most groups of equal tensors in one log line."""
@@ -62,7 +63,7 @@ class PublishedModel:
         layout = layout_of(plain, patterns, tied, exact)
         check_ties(layout.tensors, plain)
         _log_probable_ties(probable_ties(layout.tensors, plain))
-        _log_places(layout)
+        _log_places(plain)
         local = {tensor.name: plain[tensor.name] for tensor in layout.tensors if tensor.policy == "local"}
         return cls(Publisher.begin(start_replica(layout, plain), shared_start=shared_start), local)
 
@@ -76,8 +77,12 @@ class PublishedModel:
         self.lead(strategy)
 
     def lead(self, strategy: Strategy) -> None:
-        """Let `strategy` make its next step from the published model."""
+        """Let `strategy` make its next step from the published model, and move none of its exact tensors."""
         step_from(strategy, self.inner)
+        exact = frozenset(tensor.name for tensor in self.publisher.replica.layout.exact_tensors)
+        for _, each in nested_strategies(strategy):
+            if isinstance(each, ServerOptimizer):
+                each.exact = exact
 
     def check(self, arrays: ArrayRecord) -> None:
         """Raise `ValueError` if `arrays` are not the published model: nodes would train from a model they were never sent."""
@@ -147,9 +152,10 @@ def _holds(record: ArrayRecord, arrays: Mapping[str, Array]) -> bool:
     return record.keys() == arrays.keys() and all(record[name] is array for name, array in arrays.items())
 
 
-def _log_places(layout: Layout) -> None:
+def _log_places(arrays: Arrays) -> None:
     """Log which vectors in a list of arrays, which have no names, travel exactly, because they are where statistics are."""
-    places = [each.name for each in layout.exact_tensors if each.name.isdigit() and each.array_dtype.kind not in "iub"]
+    found = batchnorm_statistics(arrays)
+    places = [name for name in arrays if name in found and name.isdigit()]
     if places:
         text = "fedcomp: arrays %s of the list travel exactly: they are where a list has the statistics of BatchNorm"
         log(INFO, text, listed(places, MAX_PLACES_LOGGED))

@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fedcomp.core import Arrays, from_json, to_json
+from fedcomp.core import Arrays, from_json, to_json, to_python
 from fedcomp.flower import records
 from fedcomp.flower.compat import attributes, log, nested_strategies, to_record
 from fedcomp.flower.strategies.state import StatefulStrategy
@@ -28,8 +28,8 @@ def scalars_of(strategy: Strategy) -> Scalars:
         f"{path}/{name}": value
         for path, each in nested_strategies(strategy)
         if not isinstance(each, StatefulStrategy)
-        for name, value in attributes(each).items()
-        if isinstance(value, bool | int | float | str)
+        for name, given in attributes(each).items()
+        if isinstance(value := to_python(given), bool | int | float | str)
     }
 
 
@@ -41,10 +41,10 @@ def state_of(strategy: Strategy, settings: Scalars) -> tuple[Arrays, Plain]:
     arrays: Arrays = {}
     plain: Plain = {}
     for path, each in nested_strategies(strategy):
-        for name, value in _state(each).items():
-            place = f"{path}/{name}"
+        for name, given in _state(each).items():
+            place, value = f"{path}/{name}", to_python(given)
             if _is_array(value):
-                arrays[place] = value
+                arrays[place] = cast(NDArray[Any], value)
             elif isinstance(value, bool | int | float | str):
                 if settings.get(place, ...) != value:
                     plain[place] = value
@@ -52,7 +52,7 @@ def state_of(strategy: Strategy, settings: Scalars) -> tuple[Arrays, Plain]:
                 group = "record" if isinstance(value, ArrayRecord) else "list" if isinstance(value, list) else "dict"
                 plain[place] = {"group": group, "keys": list(parts)}
                 arrays |= {f"{place}/{key}": array for key, array in parts.items()}
-            elif (state := _state_dict(value)) is not None:
+            elif not isinstance(each, StatefulStrategy) and (state := _state_dict(value)) is not None:
                 plain[place] = {"group": "state", "state": state}
             elif _holds_something(value) and not callable(value) and not isinstance(value, Strategy):
                 log(WARNING, "fedcomp: the checkpoint leaves out %s of %s", name, type(each).__name__)
@@ -143,10 +143,19 @@ def _state_dict(value: object) -> Any:
     if not (hasattr(value, "state_dict") and hasattr(value, "load_state_dict")):
         return None
     try:
-        state = cast(Any, value).state_dict()
+        state = _with_lists(cast(Any, value).state_dict())
         return state if from_json(to_json(state)) == state else None
     except (TypeError, ValueError):
         return None
+
+
+def _with_lists(value: object) -> Any:
+    """Return `value` with lists in place of tuples, as JSON holds them."""
+    if isinstance(value, dict):
+        return {key: _with_lists(item) for key, item in cast(Mapping[Any, object], value).items()}
+    if isinstance(value, list | tuple):
+        return [_with_lists(item) for item in cast(Iterable[object], value)]
+    return value
 
 
 def _holds_something(value: object) -> bool:

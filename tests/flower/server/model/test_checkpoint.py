@@ -257,12 +257,12 @@ class Lazy(FedAvg):
         if not hasattr(self, "velocity"):
             self.velocity = {"layer/weight": np.zeros(3)}
             self.seen: dict[int, np.ndarray] = {}
-            self.count, self.steps = 0, [np.zeros(2)]
+            self.count, self.steps, self.norm = np.int64(0), [np.zeros(2)], np.float32(0)
             self.ragged = np.array([np.zeros(2), np.zeros(3)], dtype=object)
             self.ragged_by_name = {"layers": self.ragged}
             self.tensor = torch.zeros(3)
         self.velocity["layer/weight"] += server_round
-        self.count += 1
+        self.count, self.norm = self.count + 1, np.float32(0.5)
         self.by_node.update({reply.metadata.src_node_id: np.array([server_round]) for reply in replies})
         return super().aggregate_train(server_round, replies)
 
@@ -274,7 +274,7 @@ class Lazy(FedAvg):
 def test_attributes_that_a_strategy_makes_later_come_back(tmp_path: Path, flower_log: pytest.LogCaptureFixture) -> None:
     inner = cast(Lazy, _saved_and_loaded(Lazy, tmp_path / "checkpoint"))
     assert inner.velocity["layer/weight"].tolist() == [3, 3, 3]
-    assert (inner.count, len(inner.steps)) == (2, 1)
+    assert (int(inner.count), float(inner.norm), len(inner.steps)) == (2, 0.5, 1)
     assert {node: array.tolist() for node, array in inner.by_node.items()} == {1: [2], 2: [2], 3: [2]}
     assert inner.by_node[99].tolist() == [7], "it is still a defaultdict"
     for name in ("ragged", "ragged_by_name", "tensor"):
@@ -295,10 +295,12 @@ class Accountant:
         self.releases = 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"releases": self.releases, "orders": [1.5, 2.0]}
+        return {"releases": self.releases, "history": [(1.5, 0.1, self.releases)]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.releases = state["releases"]
+        ((_, _, count),) = state["history"]
+        assert count == self.releases
 
 
 class Accounted(FedAvg):
@@ -356,6 +358,13 @@ def test_a_run_that_starts_anew_sets_the_checkpoint_of_a_trained_run_aside(
     start(2, load=True)
     start(2, load=True)
     assert aside.read_bytes() == trained[0], "a run that loads its checkpoint replaces it"
+    assert sorted(each.name for each in tmp_path.glob("*.before*")) == [
+        "checkpoint.before",
+        "checkpoint.before.traffic",
+    ]
+    start(1)
+    assert aside.read_bytes() == trained[0]
+    assert (tmp_path / "checkpoint.before-2").exists()
     path.write_bytes(b"something else")
     start(1)
-    assert aside.read_bytes() == b"something else"
+    assert (tmp_path / "checkpoint.before-3").read_bytes() == b"something else"
