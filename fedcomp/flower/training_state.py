@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, RecordDict
-from numpy.typing import NDArray
 
 from fedcomp.flower.compat import to_record, to_torch
 from fedcomp.wire import to_numpy
@@ -47,7 +46,7 @@ def save_training_state(records: RecordDict, state: "Mapping[str, Mapping[str, T
         del records[KEY], records[METADATA]
 
 
-def _to_array(name: str, tensor: "Tensor") -> NDArray[Any]:
+def _to_array(name: str, tensor: "Tensor") -> Any:
     try:
         return to_numpy(tensor if str(tensor.layout) == "torch.strided" else tensor.to_dense())
     except TypeError as error:

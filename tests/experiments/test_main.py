@@ -180,7 +180,7 @@ def test_cells_of_another_study_are_reused_and_not_run(
 ) -> None:
     monkeypatch.setattr(study_report, "pictures", lambda study: iter(()))
     study, table, out = write(tmp_path, ENDLESS), tmp_path / "others.csv", tmp_path / "out"
-    wanted = pd.concat([rows(cell=cell.name) for cell in read_plan(study).cells])
+    wanted = pd.concat([rows(cell=cell.name, method=cell.label) for cell in read_plan(study).cells])
     write_csv(table, pd.concat([rows(cell="not wanted"), wanted]))
     for wrong in (tmp_path / "no.csv", study):
         for check in ([], ["--check"]):
