@@ -7,8 +7,9 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -60,6 +61,13 @@ def make_folder(path: Path, mode: int = 0o600) -> None:
         return
     make_folder(path.parent, mode)
     path.mkdir(mode=mode | mode >> 2 & 0o111, exist_ok=True)
+
+
+def names_aside(path: Path, suffix: str) -> Iterator[Path]:
+    """Yield names for `path` when it is set aside: ``<name><suffix>``, ``<name><suffix>-2``, ``<name><suffix>-3``, ..."""
+    first = path.with_name(path.name + suffix)
+    yield first
+    yield from (first.with_name(f"{first.name}-{number}") for number in count(2))
 
 
 @contextmanager

@@ -83,7 +83,7 @@ class CompressedStrategy(Strategy):
         shared_start: Whether nodes can make the initial model themselves, by `CompressionMod(start=...)`: then it is not sent.
             A node that makes another one, differing in as little as a bit, says so, and gets the model in its next round.
         order: Gives the rank of a node id; updates are summed in that order.  Flower draws new ids in each simulation, so a
-            simulation that must be recomputable needs another order than that of the ids.
+            simulation that must be repeatable needs another order than that of the ids.
         mode: ``AsyncMode(buffer=10)`` publishes a version with every ten updates, while the other nodes go on training.  A
             round is then what leads to a version; `inner` decides how many nodes train at a time; of the nodes that it picks
             for evaluation, those evaluate that are not training.  None, the default, waits for all nodes of a round.

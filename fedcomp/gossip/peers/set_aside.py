@@ -2,8 +2,10 @@
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
+from fedcomp.core import names_aside
 from fedcomp.errors import CorruptError
 from fedcomp.gossip.peers.peer_state import PeerState
 
@@ -14,9 +16,7 @@ MAX_KEPT = 9
 
 def set_aside(path: Path) -> Path:
     """Rename the file, link or folder `path`, and return its new name; the last of `MAX_KEPT` names is used again."""
-    names = [
-        path.with_name(path.name + SUFFIX + (f"-{count}" if count > 1 else "")) for count in range(1, MAX_KEPT + 1)
-    ]
+    names = list(islice(names_aside(path, SUFFIX), MAX_KEPT))
     aside = next((name for name in names if not name.exists() and not name.is_symlink()), names[-1])
     path.rename(aside)
     return aside

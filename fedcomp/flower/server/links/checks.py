@@ -28,10 +28,11 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipp
         if compressor.name in METHODS and not getattr(METHODS.about(compressor.name), link):
             raise ValueError(f"{compressor} does not work as {link}; `fedcomp methods` lists those that do")
     sums = reply_use_of(inner) is ReplyUse.INCREMENTS
-    if not sums and (summing := next(filter(_sums, (each for _, each in nested_strategies(inner))), None)):
+    inside = [each for _, each in nested_strategies(inner) if isinstance(each, ReplyDeclaration)]
+    if not sums and (summing := [each for each in inside if each.reply_use is ReplyUse.INCREMENTS]):
         raise ValueError(
-            f"{type(summing).__name__} inside {type(aggregating(inner)).__name__} would get models, and it sums the increments "
-            "that nodes send; it cannot be wrapped"
+            f"{type(summing[0]).__name__} inside {type(aggregating(inner)).__name__} would get models, and it sums the "
+            "increments that nodes send; it cannot be wrapped"
         )
     if uplink.memory.incremental != sums:
         sends, needs = ("whole updates", "increments") if sums else ("increments of an estimate", "whole updates")
@@ -42,10 +43,6 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipp
     if sums and clipping:
         raise ValueError("clipping does not go with EF21: its sum would no longer hold what the nodes have sent")
     check_bound(inner, uplink)
-
-
-def _sums(strategy: Strategy) -> bool:
-    return isinstance(strategy, ReplyDeclaration) and strategy.reply_use is ReplyUse.INCREMENTS
 
 
 def check_dtypes(inner: Strategy, layout: Layout) -> None:

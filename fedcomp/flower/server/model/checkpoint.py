@@ -4,11 +4,10 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from logging import WARNING
 from pathlib import Path
 
-from fedcomp.core import check_int, from_json, read_archive, use_python_numbers
+from fedcomp.core import check_int, from_json, names_aside, read_archive, use_python_numbers
 from fedcomp.errors import CORRUPTION_ERRORS
 from fedcomp.flower.compat import log
 from fedcomp.flower.server.model.traffic_file import traffic_path
@@ -57,8 +56,7 @@ def set_aside(path: Path) -> None:
     """
     if not path.is_file() or _trained_rounds(path) == 0:
         return
-    names = (path.name + BEFORE + (f"-{number}" if number > 1 else "") for number in count(1))
-    aside = next(free for free in map(path.with_name, names) if not free.exists())
+    aside = next(name for name in names_aside(path, BEFORE) if not name.exists())
     path.rename(aside)
     traffic_path(aside).unlink(missing_ok=True)
     if traffic_path(path).exists():
