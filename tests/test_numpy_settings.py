@@ -25,6 +25,7 @@ from fedcomp.flower import (
 )
 from fedcomp.gossip import Choco, DeepSqueeze
 from fedcomp.split import SplitSettings
+from fedcomp.sync import derive_seed
 from fedcomp.training import PLUGINS
 from tests.flower import toy
 
@@ -115,3 +116,15 @@ def test_a_run_with_numpy_settings_is_that_with_python_settings(
         model = strategy.start(LocalGrid(toy.app(), whole["nodes"]), toy.model(), 4).arrays
         results.append((toy.floats(model).tolist(), strategy.ledger.total().uplink_bytes))
     assert results[0] == results[1]
+
+
+def test_numbers_of_few_bits_are_not_met_by_larger_ones() -> None:
+    """A round beyond 255, and a seed that is combined with words of 64 bits."""
+    settings: dict[str, Any] = {"interval": np.uint8(2), "until": np.uint8(200)}
+    rigl = RigL(**settings)
+    assert [rigl.moves_in(number) for number in (100, 101, 300)] == [True, False, False]
+    seed: Any = np.int64(5)
+    nodes: Any = np.uint8(3)
+    assert derive_seed(seed, 3) == derive_seed(5, 3)
+    grid = LocalGrid(toy.app(), nodes)
+    assert type(grid.contexts[1].node_config["num-partitions"]) is int

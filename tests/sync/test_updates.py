@@ -15,6 +15,7 @@ from fedcomp.errors import CorruptError
 from fedcomp.quantized import Compact, Dense, held_bytes, l2_norm
 from fedcomp.sync import mean, reply_checks, updates
 from fedcomp.sync.encoding import encode_change
+from fedcomp.sync.exact_tensors import rebased_exact
 from fedcomp.sync.replica import Replica, start_replica
 from fedcomp.wire import BFLOAT16, decode_body
 from fedcomp.wire.codec_ids import codec_id
@@ -235,3 +236,34 @@ def test_entries_that_were_rotated_back_are_kept_in_no_more_memory(text: str, fr
         one.add_to(total, 0.3)
     np.testing.assert_array_equal(*sums)
     assert l2_norm(kept) == l2_norm(change) > 0
+
+
+def test_the_exact_tensors_of_a_late_node_by_hand() -> None:
+    """A counter moves by the node's change, a statistic becomes what was sent, and what the node left alone stays."""
+
+    def exact_of(**changes: NDArray[Any]) -> tuple[Replica, bytes]:
+        arrays: dict[str, NDArray[Any]] = {
+            "w": np.zeros(1, np.float32),
+            "count": np.array(3),
+            "bn.running_var": np.ones(2, np.float32),
+            "bn.running_mean": np.zeros(2, np.float16),
+            "flag": np.array([True]),
+        }
+        replica = start_replica(layout_of(arrays | changes), arrays | changes)
+        return replica, replica.exact
+
+    _, start = exact_of()
+    statistics: dict[str, NDArray[Any]] = {
+        "bn.running_var": np.full(2, 0.5, np.float32),
+        "bn.running_mean": np.full(2, 4, np.float16),
+    }
+    published, _ = exact_of(count=np.array(10), flag=np.array([False]), **statistics)
+    trained: dict[str, NDArray[Any]] = {"count": np.array(5), "bn.running_var": np.full(2, 0.25, np.float32)}
+    _, sent = exact_of(**trained)
+    found = published.layout.unflatten_exact(rebased_exact(sent, start, published))
+    assert found["count"] == 12
+    assert found["bn.running_var"].tolist() == [0.25, 0.25]
+    assert found["bn.running_mean"].tolist() == [4, 4]
+    assert found["flag"].tolist() == [False]
+    _, turned = exact_of(flag=np.array([False]))
+    assert not published.layout.unflatten_exact(rebased_exact(turned, start, published))["flag"].any()

@@ -351,9 +351,19 @@ def test_the_row_of_padding_stays_zero(text: str, kind: Any) -> None:
 
 
 def test_two_optimizers_take_turns_at_one_model() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
-    optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in model]
+    """As those of a generator and a discriminator, of which a step may give gradients to one alone."""
+
+    class Turns(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts, self.turn = nn.ModuleList([nn.Linear(4, 2), nn.Linear(4, 2)]), 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.parts[self.turn](x)  # type: ignore[no-any-return]
+
+    model = Turns()
+    optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in model.parts]
     training, x, y = Plan().begin(model), torch.randn(8, 4), torch.arange(8) % 2
-    for _ in range(3):
-        for optimizer in optimizers:
-            training.step(optimizer, x, y, functional.cross_entropy)
+    for number in range(6):
+        model.turn = number % 2
+        training.step(optimizers[model.turn], x, y, functional.cross_entropy)

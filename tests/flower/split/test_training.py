@@ -446,6 +446,8 @@ def test_the_server_forgets_nodes_that_have_left_and_takes_them_back() -> None:
         "node 3 comes each 9 rounds"
     )
     assert [file.closed for file in files] == [False, True, False]
+    sizes = server.bounds.gradients, server.bounds._activations, training._bounds._changes  # noqa: SLF001
+    assert [len(each.by_node) for each in sizes] == [2, 2, 2], "a node that has left has no vote"
     grid.rounds[2] = range(21, 99)
     training.run(grid, num_rounds=2, on_round=after)
     assert known[22] == {1, 2, 3}

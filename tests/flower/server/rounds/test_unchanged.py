@@ -103,3 +103,14 @@ def test_a_reply_without_a_model_says_nothing_of_an_exact_tensor() -> None:
     model, after = with_statistic(old), with_statistic(np.array(new)).exact
     for replies, expected in (([declined()], after), ([declined(), reply(model.exact)], model.exact)):
         assert keep_unchanged(np.zeros(1, np.float32), after, np.array([True]), replies, model) == expected
+
+
+def test_exact_tensors_that_rounding_alone_changed_are_the_published_object() -> None:
+    """All versions then share its memory."""
+    model = with_statistic(np.array([1 / 3, 3], np.float32))
+    rounded = exact_of(weight=np.ones(1, np.float32), **{"norm.running_mean": np.array([1 / 3 + 3e-8, 3], np.float32)})
+    change = np.zeros(1, np.float32)
+    for exact in (rounded, bytes(bytearray(model.exact))):
+        kept = keep_unchanged(change, exact, np.array([False]), [reply(model.exact, (False,))], model)
+        assert kept is model.exact
+    assert rounded != model.exact
