@@ -124,6 +124,7 @@ class RoundFacts:
     (`NoiseBudget.share`), and `step` the squared norm of a round's change over the same.  `unpublished` is the squared
     norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three are 0 before they are measured.
     With `both`, updates and versions add noise, and share it.  With `shared_start`, nodes make the first model themselves.
+    Without rounds, `training` nodes train at a time, more than the `sampled` ones whose updates a version waits for.
     """
 
     n: int
@@ -140,6 +141,7 @@ class RoundFacts:
     both: bool = True
     unpublished: float = 0.0
     shared_start: bool = False
+    training: int = 0
 
     @property
     def learning(self) -> int:
@@ -223,8 +225,8 @@ class RoundFacts:
 
     @property
     def _nodes_miss_versions(self) -> bool:
-        """Whether a third of the nodes or more do not train in a round, and so miss its version."""
-        return self.participation <= MAX_PARTICIPATION
+        """Whether a third of the nodes or more do not train when a version comes, and so miss it."""
+        return max(self.sampled, self.training) <= MAX_PARTICIPATION * self.num_nodes
 
     @property
     def _size(self) -> float:

@@ -158,6 +158,8 @@ def test_error_feedback_needs_more_rounds_where_nodes_miss_no_version() -> None:
     lengths = (29, 30, 99, 100, 149, 150)
     assert [facts(20_000, rounds, 15, 10).versions_take_stc for rounds in lengths] == [False] + [True] * 5
     assert [facts(20_000, rounds, 14, 10).versions_take_stc for rounds in lengths] == [False] * 3 + [True] * 3
+    without_rounds = [replace(facts(20_000, rounds, 14, 2), training=10) for rounds in lengths]
+    assert [known.versions_take_stc for known in without_rounds] == [False] * 3 + [True] * 3
     unmeasured = [replace(facts(20_000, rounds, 10, 10), measurable=False) for rounds in lengths]
     assert [known.versions_take_stc for known in unmeasured] == [False] * 5 + [True]
 

@@ -147,7 +147,7 @@ class LinkCompressors:
             self._here = None
             if downlink.name != BALANCED:
                 return
-        facts = self._facts(publisher, len(list(grid.get_node_ids())), sampled)
+        facts = self._facts(publisher, len(list(grid.get_node_ids())), sampled, training)
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
         if downlink == AUTO:
@@ -165,8 +165,8 @@ class LinkCompressors:
             self.uplink = choices["uplink"].compressor
         self._remember(choices, server_round)
 
-    def _facts(self, publisher: Publisher, num_nodes: int, sampled: int) -> RoundFacts:
-        """Return what is known of the round, in which `sampled` of `num_nodes` nodes train the model of `publisher`."""
+    def _facts(self, publisher: Publisher, num_nodes: int, sampled: int, training: int) -> RoundFacts:
+        """Return what is known of the round: `training` of `num_nodes` nodes train, and `sampled` make the next version."""
         measured, vector = self._measured, publisher.replica.vector
         facts = RoundFacts(
             vector.size,
@@ -179,6 +179,7 @@ class LinkCompressors:
             measured.gain,
             measurable=self._mean_is_step,
             shared_start=publisher.start is not None,
+            training=training,
         )
         if self.downlink != AUTO and not (self._mean_is_step and self.uplink == AUTO):
             return facts

@@ -20,9 +20,20 @@ from fedcomp.core import Arrays as Saved
 from fedcomp.core import read_archive, to_json, write_archive
 from fedcomp.core.files import from_json
 from fedcomp.errors import CorruptError
-from fedcomp.flower import Checkpoint, CompressedStrategy, FedAMS, LocalGrid, Round, records, to_record
+from fedcomp.flower import (
+    AsyncMode,
+    Checkpoint,
+    CompressedStrategy,
+    FedAMS,
+    LocalGrid,
+    Round,
+    Speeds,
+    records,
+    to_record,
+)
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.methods import RoundFacts, choose_uplink
+from fedcomp.methods.automatic import UNPUBLISHED_OF_ALL
 from fedcomp.wire import parse_server_message
 from tests.flower.toy import Arrays, app, checkpoint_at, floats, model, training
 
@@ -277,6 +288,14 @@ def test_little_of_the_change_is_not_published_at_the_end(tmp_path: Path) -> Non
     assert budget["unpublished"] < 1.15 * share
     assert missing < 1.3 * share + budget["noise"] / budget["displacement"] + 1 / rounds
     assert max(densities[:5]) > 3 * densities[-1]
+
+
+@pytest.mark.parametrize("mode", [None, AsyncMode(buffer=2, staleness=50)])
+def test_where_all_nodes_train_little_is_late_with_and_without_rounds(mode: AsyncMode | None, tmp_path: Path) -> None:
+    """A version that waits for two of six updates is missed by no node: all of them train when it comes."""
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), mode=mode)
+    strategy.start(LocalGrid(learning(), NODES, speeds=Speeds(spread=0.2)), FLAT, num_rounds=150)
+    assert 0.5 * UNPUBLISHED_OF_ALL < choice_of(strategy, tmp_path)["budget"]["unpublished"] < 2 * UNPUBLISHED_OF_ALL
 
 
 def test_tensors_that_move_little_are_published_too(tmp_path: Path) -> None:
