@@ -1,4 +1,4 @@
-"""The code of an app may assign, copy, clear and replace its ``Context.state``: fedcomp's own records outlive that."""
+"""The code of an app finds its own records in ``Context.state``, as without fedcomp, and may assign, copy and clear it."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,17 +13,14 @@ SPLIT_KEY = f"{KEY}.split"
 
 @contextmanager
 def kept_state(context: Context, *, answers_split: bool = False) -> Generator[None]:
-    """Run the block, which calls code of the app.
+    """Run the block, which calls code of the app, without fedcomp's own records in ``context.state``.
 
     Afterwards ``context.state`` is the object that it was before, with the app's records as the block left them, wherever it
-    put them, and fedcomp's own records as they were.  A block that `answers_split` changes those of split learning.
+    put them, and fedcomp's own records as they were.  A block that `answers_split` finds and changes those of split learning.
     """
     state = context.state
-    own = {
-        key: record.copy()
-        for key, record in state.items()
-        if _is_of(key, KEY) and not (answers_split and _is_of(key, SPLIT_KEY))
-    }
+    hidden = [key for key in state if _is_of(key, KEY) and not (answers_split and _is_of(key, SPLIT_KEY))]
+    own = {key: state.pop(key) for key in hidden}
     try:
         yield
     finally:

@@ -99,6 +99,7 @@ def app(habit: Habit | None, where: str, mod: CompressionMod | None = None) -> C
     client_app = ClientApp(mods=[mod or CompressionMod()])
 
     def behave(handler: str, context: Context) -> None:
+        assert not [key for key in context.state if key.startswith("fedcomp")], "an app may read all of its state"
         if habit is not None and handler == where:
             habit(context)
 
