@@ -35,6 +35,7 @@ class Exchange:
         dense_records: The records that travel as they are.
         further_records: The compressors of further records in training replies.
         asked: The number of nodes that were asked in the last round.
+        round: The round in progress, in which queries count.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Exchange:
         self._early = EarlyReplies()
         self._max_norm: float | None = None  # of an update of this round
         self._differ = self._same_records = False
-        self.asked = 0
+        self.asked = self.round = 0
         self.restore(Ledger(), {})
 
     def restore(self, ledger: Ledger, heard: Mapping[int, int]) -> None:
@@ -127,6 +128,15 @@ class Exchange:
         self._early.clear()
         self._differ = not are_alike(valid)
         return valid, failed
+
+    def count_dense(self, kind: MessageKind, message: Message) -> None:
+        """Count the array records of a message, which travel as they are, in the round in progress."""
+        if not message.has_content() or not (sizes := dense_sizes(message.content)):
+            return
+        node = message.metadata.src_node_id if kind.is_uplink else message.metadata.dst_node_id
+        size, direction = sum(sizes.values()), "uplink" if kind.is_uplink else "downlink"
+        self.ledger.add(self.round, node, **{f"{direction}_bytes": size, f"dense_{direction}_bytes": size})
+        self.dense_records.add(kind, sizes)
 
     def fail(self) -> None:
         """Note that the strategy failed on the replies of the last `validate`: it may need the same records of all nodes."""

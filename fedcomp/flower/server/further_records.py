@@ -95,6 +95,6 @@ class DenseRecords:
                     ("uplink", traffic.uplink_bytes) if kind.is_uplink else ("downlink", traffic.downlink_bytes)
                 )
                 text = "fedcomp: round %d: the record %r of %s is not compressed: %d bytes, %.0f %% of the %s"
-                log(INFO, text, server_round, key, kind.value, size, 100 * size / total, direction)
+                log(INFO, text, server_round, key, kind.value, size, 100 * size / max(size, total), direction)
                 self._logged.add((kind, key))
         self._sizes.clear()

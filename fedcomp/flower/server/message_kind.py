@@ -1,4 +1,4 @@
-"""The four kinds of messages of a round."""
+"""The kinds of messages of a round."""
 
 from enum import Enum
 
@@ -10,8 +10,10 @@ class MessageKind(Enum):
     TRAIN_REPLY = "train replies"
     EVALUATE_MESSAGE = "evaluate messages"
     EVALUATE_REPLY = "evaluate replies"
+    QUERY_MESSAGE = "query messages"
+    QUERY_REPLY = "query replies"
 
     @property
     def is_uplink(self) -> bool:
         """Whether nodes send these messages."""
-        return self in (MessageKind.TRAIN_REPLY, MessageKind.EVALUATE_REPLY)
+        return self in (MessageKind.TRAIN_REPLY, MessageKind.EVALUATE_REPLY, MessageKind.QUERY_REPLY)

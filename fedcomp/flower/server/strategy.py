@@ -28,6 +28,7 @@ from fedcomp.flower.server.model.strategy_state import scalars_of
 from fedcomp.flower.server.model.traffic_file import TrafficFile
 from fedcomp.flower.server.old_keywords import OldKeywords, with_old_keywords
 from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, start_rounds
+from fedcomp.flower.server.queries import QueryGrid
 from fedcomp.flower.server.rounds.aggregation import (
     Change,
     aggregate,
@@ -236,6 +237,7 @@ class CompressedStrategy(Strategy):
             grid = FramesOnlyGrid(grid, type(self.inner).__name__)
             initial_arrays = self._begin(initial_arrays, num_rounds)
 
+        grid = QueryGrid(grid, self._exchange.count_dense)
         self._offset = offset
         try:
             result = start_rounds(
@@ -307,6 +309,7 @@ class CompressedStrategy(Strategy):
             self._model = self._publish_first(arrays)
         self._model.check(arrays)
         server_round += self._offset
+        self._exchange.round = server_round
         train, grid = kind is MessageKind.TRAIN_MESSAGE, RngPreservingGrid(grid)
         configure = self.inner.configure_train if train else self.inner.configure_evaluate
         with self._random.used():

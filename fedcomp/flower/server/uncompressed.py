@@ -52,15 +52,15 @@ class UncompressedStrategy(Strategy):
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages."""
         self._hook.end(self._exchange.ledger)  # the round before
-        server_round += self._offset
-        messages = self._inner.configure_train(server_round, arrays, config, grid)
-        return self._sent(MessageKind.TRAIN_MESSAGE, server_round, messages)
+        self._exchange.round = server_round + self._offset
+        messages = self._inner.configure_train(self._exchange.round, arrays, config, grid)
+        return self._sent(MessageKind.TRAIN_MESSAGE, messages)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages."""
-        server_round += self._offset
-        messages = self._inner.configure_evaluate(server_round, arrays, config, grid)
-        return self._sent(MessageKind.EVALUATE_MESSAGE, server_round, messages)
+        self._exchange.round = server_round + self._offset
+        messages = self._inner.configure_evaluate(self._exchange.round, arrays, config, grid)
+        return self._sent(MessageKind.EVALUATE_MESSAGE, messages)
 
     def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the inner strategy's model and metrics."""
@@ -85,11 +85,11 @@ class UncompressedStrategy(Strategy):
         self._hook.add(server_round, evaluate=metrics)
         return metrics
 
-    def _sent(self, kind: MessageKind, server_round: int, messages: Iterable[Message]) -> list[Message]:
+    def _sent(self, kind: MessageKind, messages: Iterable[Message]) -> list[Message]:
         messages = list(messages)
         self._exchange.participation.ask(message.metadata.dst_node_id for message in messages)
         for message in messages:
-            self._count(kind, server_round, message.metadata.dst_node_id, message)
+            self._exchange.count_dense(kind, message)
         return messages
 
     def _received(self, kind: MessageKind, server_round: int, replies: Iterable[Message]) -> tuple[int, list[Message]]:
@@ -97,12 +97,5 @@ class UncompressedStrategy(Strategy):
         replies = list(replies)
         asked = self._exchange.participation.take(server_round, replies, self._exchange.ledger)
         for reply in replies:
-            if reply.has_content():
-                self._count(kind, server_round, reply.metadata.src_node_id, reply)
+            self._exchange.count_dense(kind, reply)
         return asked, replies
-
-    def _count(self, kind: MessageKind, server_round: int, node: int, message: Message) -> None:
-        sizes = records.dense_sizes(message.content)
-        size, direction = sum(sizes.values()), "uplink" if kind.is_uplink else "downlink"
-        self._exchange.ledger.add(server_round, node, **{f"{direction}_bytes": size, f"dense_{direction}_bytes": size})
-        self._exchange.dense_records.add(kind, sizes)

@@ -11,7 +11,8 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
+from fedcomp.flower import AsyncMode, CompressedStrategy, CompressionMod, LocalGrid
+from fedcomp.sync import Ledger
 from tests.flower.toy import Messages, app, model
 
 CONTROL = ArrayRecord({"c": Array(np.arange(2000.0))})
@@ -60,6 +61,40 @@ def test_each_record_that_is_not_compressed_is_logged_once_with_its_bytes_and_it
     assert 50 < share_of_control < 100, "a key frame of the model goes with it"
     assert share_of_step == 99
     assert share_of_logits == 50, "as large as the record in train replies"
+
+
+class AsksForLosses(FedAvg):
+    """FedAvg that asks each node for its loss under the newest model before a round, as power-of-choice sampling does."""
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
+        content = RecordDict({"arrays": arrays})
+        list(grid.send_and_receive([Message(content, node, "query.loss") for node in grid.get_node_ids()]))
+        return super().configure_train(server_round, arrays, config, grid)
+
+
+@pytest.mark.parametrize("mode", [None, AsyncMode(buffer=1)])
+def test_queries_with_the_model_are_counted_and_logged(
+    mode: AsyncMode | None, flower_log: pytest.LogCaptureFixture
+) -> None:
+    client_app = _app()
+
+    @client_app.query("loss")
+    def loss(message: Message, context: Context) -> Message:
+        return Message(RecordDict({"logits": CONTROL, "metrics": MetricRecord({"loss": 1.0})}), reply_to=message)
+
+    first, ledgers = model(), list[Ledger]()
+    for inner in (FedAvg(fraction_evaluate=0), AsksForLosses(fraction_evaluate=0)):
+        strategy = CompressedStrategy(inner, uplink=fedcomp.stc(), downlink=fedcomp.stc(), mode=mode)
+        strategy.start(LocalGrid(client_app, 2), first, num_rounds=2)
+        ledgers.append(strategy.ledger)
+    for server_round in (1, 2):
+        without, asking = (ledger.of_round(server_round) for ledger in ledgers)
+        down = 2 * sum(len(array.data) for array in first.values())
+        assert asking.downlink_bytes - without.downlink_bytes == down
+        assert asking.dense_downlink_bytes - without.dense_downlink_bytes == down
+        assert asking.uplink_bytes - without.uplink_bytes == 2 * SIZE
+    lines = re.findall(r"record '(\w+)' of (query \w+) is not compressed: (\d+) bytes", flower_log.text)
+    assert lines == [("arrays", "query messages", str(down)), ("logits", "query replies", str(2 * SIZE))]
 
 
 def test_a_run_that_is_compressed_as_a_whole_names_no_record(flower_log: pytest.LogCaptureFixture) -> None:
