@@ -95,7 +95,8 @@ class TernGrad:
 
     Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017; their clip is 2.5.  s is the scale of the tensor: its largest magnitude
     after clipping, as in the paper; the authors' program always takes `clip` deviations.  The deviation is from the mean of
-    the whole tensor, zeros included.  If all entries are equal, nothing is clipped.  Unbiased except for the clipping.
+    the whole tensor, zeros included.  If all entries are equal, nothing is clipped.  If the clip is below the least float32,
+    all entries become 0.  Unbiased except for the clipping.
 
     The `scaler` "own" is that scale.  "power" rounds it up to a power of two.  Senders whose scales are in one octave then
     have the same scale without communication, and the sum of any updates is a whole multiple of the least scale, exact in any
@@ -126,10 +127,10 @@ class TernGrad:
         draws = rounding_stream(value.context)
         levels = np.empty(value.n, np.uint8)
         for tensor, entries, part in tensor_blocks(value):
+            if clipped[tensor]:  # before the division, which may overflow for a tiny scale; a scale of 0 leaves zeros
+                end = min(limits[tensor], scales[tensor])
+                part = np.clip(part, -end, end)
             found = ratios(part[None], scales[tensor : tensor + 1])
-            if clipped[tensor]:
-                end = min(limits[tensor] / scales[tensor], np.float32(1))
-                np.clip(found, -end, end, out=found)
             np.add(round_at_random(found, 1, draws.words(part.size)), 1, out=levels[entries], casting="unsafe")
         return Levels(levels, Scale(LINEAR, 3), contracted if self.shrunk else scales, None, value.sizes)
 

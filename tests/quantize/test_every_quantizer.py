@@ -111,6 +111,7 @@ def ends(rng: np.random.Generator, n: int) -> dict[str, Vector]:
         "zeros": np.zeros(n),
         "negative zeros": -np.zeros(n),
         "one": one,
+        "one denormal": np.where(one, 2.0**-149, 0),
         "ties": rng.choice([-1, -0.5, 0, 0.5, 1], n),
         "denormals": rng.integers(-9, 10, n) * 2.0**-149,
         "the least": np.full(n, 2.0**-149),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, EncodeContext, Vector
+from fedcomp.entropy import LevelsCode
 from fedcomp.quantize import OneBit, Signs, TernGrad, error_bound, errors, squared_error
 from fedcomp.quantized import LINEAR, Levels
 from tests.quantize.laws import check_mean
@@ -156,6 +157,32 @@ def test_equal_entries_are_not_clipped() -> None:
 def test_the_deviation_of_huge_values_is_finite() -> None:
     value = np.where(np.random.default_rng(0).random(1000) < 0.01, MAX_FLOAT32, 1e30).astype(np.float32)
     assert encode(2.5, value).scales[0] == np.float32(2.5 * value.astype(np.float64).std())
+
+
+@pytest.mark.parametrize("scaler", ["own", "power"])
+@pytest.mark.parametrize(("clip", "denormal"), [(2.5, True), (1e-46, False), (1e-300, False)])
+def test_a_clip_below_the_least_float32_leaves_zeros_and_other_tensors_alone(
+    clip: float, denormal: bool, scaler: str
+) -> None:
+    vector = np.random.default_rng(0).choice([-1, 1], 1000).astype(np.float32)
+    vector[600:] = 3
+    if denormal:
+        vector[:600] = np.where(np.arange(600) == 300, 2.0**-149, 0)
+    context = EncodeContext(1, shapes=((20, 30), (400,)))
+    with np.errstate(all="raise", under="ignore"):
+        quantized = TernGrad(clip, scaler).quantize(CompensatedUpdate(vector, context=context))
+    assert quantized.scales.tolist() == [0, 3 if scaler == "own" else 4]
+    assert (quantized.levels[:600] == 1).all(), "the middle level"
+    assert quantized.levels[600:].min() >= 1
+    code = LevelsCode()
+    assert np.array_equal(code.decode(code.encode(quantized), n=1000).levels, quantized.levels)
+
+
+def test_a_clip_far_below_the_entries_sends_signs() -> None:
+    vector = np.random.default_rng(0).choice([-1, 1], 1000).astype(np.float32)
+    with np.errstate(all="raise", under="ignore"):
+        found = encode(1e-44, vector).dense()  # the quotients are beyond float32
+    assert np.array_equal(found, vector * np.float32(1e-44))
 
 
 @pytest.mark.parametrize("clip", [0, 2.5, 1])
