@@ -83,9 +83,14 @@ def ratios(rows: Vector, scales: Vector) -> Vector:
 
 def midpoints(low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Vector, Vector]:
     """Return (offsets, scales): the middles of the ranges, and half of their widths.  Offset ± scale stays within float32."""
-    offsets, scales = ((low + high) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
-    room = MAX_FLOAT32 - np.abs(offsets, dtype=np.float64)
-    return offsets, np.where(scales > room, np.nextafter(room.astype(np.float32), np.float32(0)), scales)
+    offsets = ((low + high) / 2).astype(np.float32)
+    return offsets, scales_within_float32((high - low) / 2, offsets)
+
+
+def scales_within_float32(scales: NDArray[np.float64], offsets: Vector) -> Vector:
+    """Return `scales`, up to the largest float32, as float32, lowered where offset ± scale would exceed float32."""
+    rounded, room = scales.astype(np.float32), MAX_FLOAT32 - np.abs(offsets, dtype=np.float64)
+    return np.where(rounded > room, np.nextafter(room.astype(np.float32), np.float32(0)), rounded)
 
 
 def rounding_stream(context: EncodeContext) -> RandomStream:

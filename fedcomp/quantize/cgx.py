@@ -15,6 +15,7 @@ from fedcomp.quantize.buckets import (
     ratios,
     round_at_random,
     rounding_stream,
+    scales_within_float32,
 )
 from fedcomp.quantize.error_bound import BELOW_ONE, Contracting, ErrorBound, Unbiased
 from fedcomp.quantize.per_tensor import check_dense_below, stay_dense
@@ -153,7 +154,7 @@ def least_squares(rows: Vector, values: Vector) -> tuple[Vector, Vector]:
     slopes = np.divide(products, squares, out=np.zeros_like(products), where=squares > 0)
     slopes = np.clip(slopes, 0, MAX_FLOAT32)
     offsets = np.clip(means - slopes * centers, -MAX_FLOAT32, MAX_FLOAT32).astype(np.float32)
-    return offsets, np.minimum(slopes, MAX_FLOAT32 - np.abs(offsets, dtype=np.float64)).astype(np.float32)
+    return offsets, scales_within_float32(slopes, offsets)
 
 
 def round_to_levels(

@@ -262,6 +262,15 @@ def test_levels_of_least_error_of_one_bit_are_the_means_of_both_sides() -> None:
     assert found.tolist() == pytest.approx([-4 / 3, -4 / 3, -4 / 3, 8], rel=1e-6)
 
 
+def test_levels_of_least_error_are_finite_where_the_ends_of_float32_are_in_one_bucket() -> None:
+    rng = np.random.default_rng(0)
+    parts = rng.choice([-1, 0, 0.5, 0.9, 1], (1000, 30))
+    quantizer = Cgx(1, 30, dense_below=0, scale="minimal")
+    with np.errstate(all="raise"):
+        found = quantizer.quantize(CompensatedUpdate((parts * MAX_FLOAT32).astype(np.float32).ravel())).dense()
+    assert np.isfinite(found).all()
+
+
 @pytest.mark.parametrize("bits", [1, 2, 4])
 def test_error_feedback_around_levels_of_least_error_stays_bounded(bits: int) -> None:
     """Heavy-tailed vectors, whose error with the levels of the range is longer than they are."""
