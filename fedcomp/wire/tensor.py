@@ -115,7 +115,7 @@ class Tensor:
     def first_rounded(self, array: NDArray[Any]) -> float | None:
         """Return the first number of `array` that `round` changes, for a tensor of integers or bools; None if all stay."""
         values = self.values_of(array)
-        if self.array_dtype.kind not in "iub" or values.dtype.kind != "f":
+        if self.array_dtype.kind not in "iub" or values.dtype.kind == "b":
             return None
         changed = values[self.round(values) != values]
         return float(changed.flat[0]) if changed.size else None
@@ -123,16 +123,19 @@ class Tensor:
     def round(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return `values` in the dtype of the tensor: integers to the nearest within its range, bools from 0.5 up.
 
-        Raises `DivergedError` for a value beyond the dtype.
+        Raises `DivergedError` for a floating value beyond the dtype of a floating tensor.
         """
         target = self.array_dtype
-        if values.dtype.kind == "f" and target.kind in "iu":
+        if values.dtype.kind in "iu" and target.kind in "iu" and values.dtype != target:
+            limits, given = np.iinfo(target), np.iinfo(values.dtype)
+            values = np.clip(values, max(limits.min, given.min), min(limits.max, given.max))
+        elif values.dtype.kind == "f" and target.kind in "iu":
             limits = np.iinfo(target)
             highest = float(limits.max)
             if highest > limits.max:  # float64 cannot hold the largest integers of 64 bits: take the next one below
                 highest = math.nextafter(highest, 0)
             values = np.clip(np.rint(values.astype(np.float64)), limits.min, highest)
-        elif values.dtype.kind == "f" and target.kind == "b":
+        elif values.dtype.kind in "iuf" and target.kind == "b":
             values = values >= 0.5
         rounded = self.cast(values)
         if (self.dtype in FLOATS or self.dtype in COMPLEX) and not np.isfinite(

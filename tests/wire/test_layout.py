@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedcomp.errors import CorruptError, DivergedError, FedcompError
 from fedcomp.wire import layout_of, parse_layout
 from fedcomp.wire.dtypes import DTYPES
+from fedcomp.wire.tensor import tensor_of
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -147,10 +148,32 @@ def test_averaged_integers_are_rounded_back_and_never_wrap_around(dtype: str) ->
     assert 0 <= limits.max - high <= limits.max * 2.0**-52
 
 
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if "int" in name])
+@pytest.mark.parametrize("given", [name for name in DTYPES if "int" in name])
+def test_integers_of_another_dtype_go_to_the_nearest_within_the_range(dtype: str, given: str) -> None:
+    limits, ends = np.iinfo(dtype), np.iinfo(given)
+    values = np.array([0, 1, 99, ends.min, ends.max], given)
+    tensor = tensor_of("x", np.zeros(5, dtype))
+    layout = layout_of({"w": np.ones(1, np.float32), "x": np.zeros(5, dtype)})
+    _, exact = layout.flatten({"w": np.ones(1, np.float32), "x": values})
+    expected = [min(max(value, limits.min), limits.max) for value in values.tolist()]
+    assert layout.unflatten_exact(exact)["x"].tolist() == expected
+    beyond = [value for value in values.tolist() if not limits.min <= value <= limits.max]
+    assert tensor.first_rounded(values) == (float(beyond[0]) if beyond else None)
+
+
 def test_an_averaged_bool_follows_the_majority() -> None:
     layout = layout_of({"w": np.ones(1, np.float32), "x": np.zeros(4, np.bool_)})
-    _, exact = layout.flatten({"w": np.ones(1, np.float32), "x": np.array([0, 0.49, 0.5, 1])})
-    assert exact == bytes([0, 0, 1, 1])
+    for values in (np.array([0, 0.49, 0.5, 1]), np.array([0, -1, 1, 2])):
+        _, exact = layout.flatten({"w": np.ones(1, np.float32), "x": values})
+        assert exact == bytes([0, 0, 1, 1])
+    tensor = tensor_of("x", np.zeros(2, np.bool_))
+    assert [tensor.first_rounded(np.array(pair)) for pair in ([0, 1], [0.0, 0.5], [1, 2], [-1, 1])] == [
+        None,
+        0.5,
+        2,
+        -1,
+    ]
 
 
 @pytest.mark.parametrize(
