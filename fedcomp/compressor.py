@@ -105,7 +105,8 @@ class Compressor:
 
         Args:
             update: A vector, float32 (n,), as a numpy array or a torch tensor on any device.  It is not changed.
-            state: The state that `init` or the last `encode` returned.  It is spent: the new state may reuse its arrays.
+            state: The state that `init` or the last `encode` returned.  It is spent: the new state may reuse its arrays,
+                except read-only ones.
             seed: Drives compressors that draw random numbers, 0 to 2^64 - 1.  STC draws none.
             server_round: The version of the model that the update starts from, if known.
             shapes: The shapes of the tensors behind the vector, in order, if known.

@@ -1,6 +1,8 @@
 """Compressors: vectors to bodies and back, what is refused, and that a refusal leaves the state as it was."""
 
+import copy
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -170,6 +172,46 @@ def test_a_state_of_another_length_is_not_selected() -> None:
     assert compressor.select(state, 7)["residual"].tolist() == [1] * 7
     assert compressor.select(state, 8)["residual"].tolist() == [0] * 8
     assert set(compressor.select(state, 8)) == {"residual"}
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["an array", "mapped from a file"])
+@pytest.mark.parametrize("on_torch", [False, True], ids=["numpy", "torch"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topk(density=0.1)",
+        "qsgd(levels=15, feedback=True)",
+        "dgc",
+        "ef21",
+        "sparseloco",
+        "regtopk",
+        "ecqsgd",
+        "powersgd",
+    ],
+)
+def test_a_read_only_state_gives_the_same_bodies_and_is_not_changed(
+    text: str, on_torch: bool, mapped: bool, tmp_path: Path
+) -> None:
+    torch: Any = pytest.importorskip("torch") if on_torch else None
+    compressor, n = fedcomp.parse(text), 1000
+    first, second = np.random.default_rng(0).standard_normal((2, n), np.float32)
+    _, state = compressor.encode(first, compressor.init(n), seed=1)
+    fixed: dict[str, np.ndarray[Any, Any]] = {}
+    for name, array in state.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        fixed[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r" if mapped and array.size else None)
+        fixed[name].flags.writeable = False
+    before = bits(fixed)
+    update: Any = torch.from_numpy(second) if on_torch else second
+    body, later = compressor.encode(update, dict(fixed), seed=2)
+    assert bits(fixed) == before
+    sent = compressor.entropy.decode(body, n=n)
+    undone = compressor.memory.rollback(sent, dict(fixed))
+    assert bits(fixed) == before
+    expected, after = compressor.encode(second, copy.deepcopy(state), seed=2)
+    assert body == expected
+    assert bits({name: np.asarray(array) for name, array in later.items()}) == bits(after)
+    assert bits(undone) == bits(compressor.memory.rollback(sent, copy.deepcopy(state)))
 
 
 @pytest.mark.parametrize("body", ["abc", None, 7, [1, 2], np.zeros(3, np.uint8)])

@@ -7,13 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.backends import torch_backend
-from fedcomp.core import MAX_FLOAT32, Vector, is_numpy, on_host
+from fedcomp.core import MAX_FLOAT32, Vector, is_numpy, on_host, writeable
 from fedcomp.quantized import Indices, QuantizedVector
 
 
 def as_like(array: Any, update: Any) -> Any:
-    """Return `array`, numpy or torch, as what `update` is: a numpy vector, or a tensor on the same device."""
-    return on_host(array) if is_numpy(update) else torch_backend.to_device(array, update)
+    """Return `array`, numpy or torch, as what `update` is: a numpy vector, or a tensor on the same device.
+
+    The result can be changed in place: a read-only array is copied.
+    """
+    return writeable(on_host(array)) if is_numpy(update) else torch_backend.to_device(array, update)
 
 
 def is_small(vector: Any) -> bool:

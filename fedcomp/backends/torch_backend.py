@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, Vector
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, Vector, writeable
 from fedcomp.errors import NonFiniteError
 from fedcomp.quantized import Indices, QuantizedVector
 
@@ -37,10 +37,13 @@ def top_k(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
 
 
 def to_device(array: Any, tensor: Any) -> Any:
-    """Return `array`, of numpy or torch, as a tensor on the device of `tensor`."""
+    """Return `array`, of numpy or torch, as a tensor on the device of `tensor`; a read-only array is copied.
+
+    torch would write to the memory of such an array, or end the process where it is mapped from a file.
+    """
     import torch
 
-    return torch.as_tensor(array).to(tensor.device)
+    return torch.as_tensor(writeable(array)).to(tensor.device)
 
 
 def join(tensors: Sequence[Any]) -> Any:

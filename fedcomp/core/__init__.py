@@ -31,7 +31,7 @@ from fedcomp.core.random_stream import RandomStream
 from fedcomp.core.registry import Registry
 from fedcomp.core.requirement import required
 from fedcomp.core.sizes import ceil_fraction, format_bytes
-from fedcomp.core.types import Vector, dtype_name, is_numpy, on_host, to_python, use_python_numbers
+from fedcomp.core.types import Vector, dtype_name, is_numpy, on_host, to_python, use_python_numbers, writeable
 
 __all__ = [
     "BLOCK_ENTRIES",
@@ -79,4 +79,5 @@ __all__ = [
     "use_python_numbers",
     "write_archive",
     "write_atomically",
+    "writeable",
 ]

@@ -26,6 +26,11 @@ def on_host(vector: Any) -> Vector:
     return vector if is_numpy(vector) else np.asarray(vector.detach().cpu().numpy(), np.float32)
 
 
+def writeable(vector: Any) -> Any:
+    """Return `vector`, numpy or torch, or a copy of a numpy array that is read-only."""
+    return np.array(vector) if is_numpy(vector) and not vector.flags.writeable else vector
+
+
 def to_python(value: object) -> object:
     """Return a numpy scalar as a Python one, and any other value as it is."""
     scalar: Any = value

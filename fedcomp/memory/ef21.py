@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core import CommitRule, CompensatedUpdate, EncodeContext, check_range
+from fedcomp.core import CommitRule, CompensatedUpdate, EncodeContext, check_range, writeable
 from fedcomp.memory.protocol import State, check_state
 from fedcomp.quantized import QuantizedVector
 
@@ -78,8 +78,9 @@ class Ef21:
         """
         if share == 1 and int(state["averaged_rounds"][0]) == 1:
             return self.init(len(state["estimate"]))
-        arithmetic.add_clipped(state["estimate"], lost, -share)
-        return state
+        estimate = writeable(state["estimate"])
+        arithmetic.add_clipped(estimate, lost, -share)
+        return state | {"estimate": estimate}
 
 
 @np.errstate(over="ignore")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core import CompensatedUpdate, EncodeContext, check_range, move_into_first
+from fedcomp.core import CompensatedUpdate, EncodeContext, check_range, move_into_first, writeable
 from fedcomp.memory.protocol import State, check_state
 from fedcomp.quantized import QuantizedVector
 
@@ -78,6 +78,6 @@ class LinearFeedback:
 
     def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
         """Return e + share lost."""
-        error = state[self.name]
+        error = writeable(state[self.name])
         arithmetic.add_clipped(error, lost, share)
         return {self.name: error}

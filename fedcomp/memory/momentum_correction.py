@@ -8,7 +8,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core import CommitRule, CompensatedUpdate, EncodeContext, Vector, check_bool, check_int, check_range
+from fedcomp.core import (
+    CommitRule,
+    CompensatedUpdate,
+    EncodeContext,
+    Vector,
+    check_bool,
+    check_int,
+    check_range,
+    writeable,
+)
 from fedcomp.memory.protocol import State, check_state
 from fedcomp.quantized import Indices, QuantizedVector
 
@@ -89,9 +98,10 @@ class MomentumCorrection:
 
     def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
         """Return v + share lost, and u with the same share of its masked values."""
-        arithmetic.add_clipped(state["unsent_velocity"], lost, share)
-        arithmetic.put(state["velocity"], state[MASKED_AT], state[MASKED] * np.float32(share))
-        return state | _state_of(int(state["velocity_round"][0]))
+        velocity, unsent = (writeable(state[name]) for name in self.vectors)
+        arithmetic.add_clipped(unsent, lost, share)
+        arithmetic.put(velocity, state[MASKED_AT], state[MASKED] * np.float32(share))
+        return state | {"velocity": velocity, "unsent_velocity": unsent} | _state_of(int(state["velocity_round"][0]))
 
     def _masked(self, compensated: CompensatedUpdate, quantized: QuantizedVector) -> Indices:
         """Return the entries of `quantized` that are masked: the selected ones.  A dense vector selects none."""
