@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedcomp.core import CompensatedUpdate, EncodeContext, Shapes, Vector, check_int, dtype_name, format_call, is_numpy
-from fedcomp.entropy import MAX_ENTRIES, EntropyCode
+from fedcomp.entropy import MAX_ENTRIES, EntropyCode, check_claim
 from fedcomp.errors import CorruptError
 from fedcomp.memory import Memory, State
 from fedcomp.quantize import ErrorBound, NormBound, Quantizer, contracting, error_bound
@@ -144,13 +144,16 @@ class Compressor:
         """Return the vector, float32 (n,), that `encode` wrote with any settings of the same entropy code.
 
         Raises `FedcompError` for a damaged body and for anything but bytes.  A body of another length than `n` is refused
-        before memory is allocated for it.
+        before memory is allocated for it.  Without `n`, so is a body of more than 2^20 entries if it has more than 1024
+        entries for each of its bytes: longer vectors of which few entries are sent need `n`.
         """
         if not isinstance(body, bytes):
             if not isinstance(body, bytearray | memoryview):
                 raise CorruptError(f"a body of type {type(body).__name__}; bytes are needed")
             body = bytes(body)
         quantized: QuantizedVector = self.entropy.decode(body, n=n)
+        if n is None:
+            check_claim(body, quantized.n, n)
         return quantized.dense()
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 
 import fedcomp
 from fedcomp.core import BLOCK_ENTRIES
-from fedcomp.entropy import MAX_ENTRIES
-from fedcomp.errors import FedcompError
+from fedcomp.entropy import MAX_ENTRIES, write_varint
+from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.memory import State
+from fedcomp.methods import METHODS
+from tests.entropy.laws import check_cheap_refusals
 from tests.reference import slow_stc
 
 COMPRESSORS = [fedcomp.dense(), fedcomp.stc(0.01), fedcomp.stc(0.1, order="interleaved"), fedcomp.stc(1.0)]
@@ -219,6 +222,29 @@ def test_a_body_that_is_not_bytes_is_refused_as_one_that_is_damaged(body: object
     for name in ("dense()", "stc()", "eden(bits=1)"):
         with pytest.raises(FedcompError, match=f"{type(body).__name__}; bytes are needed"):
             fedcomp.parse(name).decode(body)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["stc", "topk", "ef21", "terngrad", "ternary", "eden(bits=1e-6)"])
+def test_without_n_a_body_may_claim_a_million_entries_or_a_thousand_for_each_of_its_bytes(text: str) -> None:
+    compressor = fedcomp.parse(text)
+    for n in (2**20, 2**21):
+        update = np.zeros(n, np.float32)
+        update[n // 2] = 1
+        body, _ = compressor.encode(update, compressor.init(n), shapes=((n,),))
+        assert compressor.decode(body, n=n).size == n
+        if n > max(2**20, 1024 * len(body)):
+            with pytest.raises(CorruptError, match=f"{n} entries in {len(body)} bytes; decode it with n={n} "):
+                compressor.decode(body)
+        else:
+            assert np.array_equal(compressor.decode(body), compressor.decode(body, n=n))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_few_bytes_that_claim_two_thousand_million_entries_take_no_memory(name: str) -> None:
+    begin, compressor = write_varint(MAX_ENTRIES), METHODS[name]()
+    rotated = begin + struct.pack("<Qff", 1, 2.0**-126, 1.0) + b"\0"  # one level of a rotated vector
+    bodies = [begin + b"\0", begin + write_varint(1) + b"\1\1\1" + bytes(8), rotated]
+    check_cheap_refusals(compressor.decode, bodies)
 
 
 def test_other_buffers_of_bytes_decode_as_bytes_do() -> None:

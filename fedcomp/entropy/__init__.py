@@ -8,6 +8,7 @@ from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.bodies.cross_polytope_code import CrossPolytopeCode
 from fedcomp.entropy.bodies.dense import LevelsCode, Raw
 from fedcomp.entropy.bodies.golomb import GolombTernary, GolombTernaryInterleaved
+from fedcomp.entropy.bodies.head import check_claim
 from fedcomp.entropy.bodies.rotated_code import RotatedBits
 from fedcomp.entropy.bodies.segments_code import LowRankRaw, SegmentsCode
 from fedcomp.entropy.bodies.sparse import SeededValues, SparseLevelsCode, SparseValues
@@ -32,5 +33,6 @@ __all__ = [
     "SparseValues",
     "StepsCode",
     "TernaryCode",
+    "check_claim",
     "write_varint",
 ]

@@ -5,7 +5,10 @@ from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError
 
 MAX_UNREQUESTED_ENTRIES, MAX_ENTRIES_PER_BYTE = 1 << 20, 1024
-"""If its reader does not know n, a body may claim 2^20 entries, or 1024 for each of its bytes if that is more."""
+"""If its reader does not know n, a body may claim 2^20 entries, or 1024 for each of its bytes if that is more.
+
+Codes that take memory for every entry check this themselves; `Compressor.decode` checks it for all codes.
+"""
 
 
 def write(n: int, *numbers: int) -> bytes:
