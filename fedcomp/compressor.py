@@ -28,10 +28,10 @@ class Compressor:
         >>> import numpy as np
         >>> import fedcomp
         >>> compressor = fedcomp.topk(density=0.5)
-        >>> body, state = compressor.encode(np.array([4, -2, 1, 0], np.float32), compressor.init(4))
+        >>> body, state = compressor.encode(np.array([4, -2, 1, 0], np.float32), compressor.init(4), seed=1)
         >>> compressor.decode(body, n=4)
         array([ 4., -2.,  0.,  0.], dtype=float32)
-        >>> body, state = compressor.encode(np.array([0, 0, 1, 1], np.float32), state)
+        >>> body, state = compressor.encode(np.array([0, 0, 1, 1], np.float32), state, seed=2)
         >>> compressor.decode(body, n=4)
         array([0., 0., 2., 1.], dtype=float32)
     """
@@ -107,7 +107,9 @@ class Compressor:
             update: A vector, float32 (n,), as a numpy array or a torch tensor on any device.  It is not changed.
             state: The state that `init` or the last `encode` returned.  It is spent: the new state may reuse its arrays,
                 except read-only ones.
-            seed: Drives compressors that draw random numbers, 0 to 2^64 - 1.  STC draws none.
+            seed: Drives compressors that draw random numbers, 0 to 2^64 - 1.  STC draws none.  Give each message another
+                seed, in each round and for each node: with one seed, randk sends the same entries in every round, and an
+                unbiased method repeats the same error.
             server_round: The version of the model that the update starts from, if known.
             shapes: The shapes of the tensors behind the vector, in order, if known.
             model: The vector that the update starts from, a numpy array, float32 (n,), if known.

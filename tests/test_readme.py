@@ -154,6 +154,14 @@ def test_the_codec_example_prints_the_output_below_it() -> None:
     assert done.stdout == found[2]
 
 
+def test_every_message_that_a_page_encodes_has_a_seed() -> None:
+    """The default would be one seed for all messages: `randk` would never send most entries."""
+    pages = (README, *ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/**/*.ipynb"), *ROOT.glob("examples/**/*.md"))
+    calls = [call for page in pages for call in re.findall(r"\.encode\(.*(?:state|\.init\().*", page.read_text())]
+    assert len(calls) >= 2
+    assert [call for call in calls if "seed=" not in call] == []
+
+
 @pytest.mark.system
 def test_the_app_with_a_checkpoint_continues_from_its_checkpoint_to_the_same_model(tmp_path: Path) -> None:
     (server,) = _blocks("python", HOW_TO / "checkpoint.md")
