@@ -43,8 +43,8 @@ DEVIATIONS = 5
 BIAS, BIAS_OF_VARIANCE, SMALLEST_BIAS = 1 / 4, 1 / 20, 1e-3
 """The squared error that is allowed for the mean of m unbiased results, which has 1 / m of their squared error.
 
-It is a quarter of their squared error, or a twentieth of the declared variance if that is more, plus 1e-3.  (Rotations of
-vectors with a few dominating entries are not quite uniform.)
+It is a quarter of their squared error, or a twentieth of the declared variance if that is more, plus 1e-3.  Methods that
+rotate need it: where a few entries hold most of the norm, their mean over any number of seeds is not the vector.
 """
 MAX_DAMAGED_PLACES = 48
 """Longer bodies are damaged in this many places, shorter bodies in every byte."""

@@ -12,9 +12,10 @@ __all__ = ["crosspolytope", "drive", "eden", "powersgd"]
 def drive(feedback: bool = False) -> Parts:
     """Return DRIVE: the signs of the randomly rotated vector, one bit an entry, without a memory.
 
-    Unbiased, except for vectors of fewer than about 20 entries, which have few rotations.  With `feedback`, it has error
-    feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy, Mendelson, Ben-Itzhak, Mitzenmacher,
-    NeurIPS 2021, arXiv:2105.08339.
+    Unbiased unless a few entries hold most of the norm of their 65,536: then the mean may hold none of the others, or more
+    than twice their values.  Vectors of fewer than about 20 entries, which have few rotations, keep a bias too.  With
+    `feedback`, it has error feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy, Mendelson, Ben-Itzhak,
+    Mitzenmacher, NeurIPS 2021, arXiv:2105.08339.
     """
     return Eden(1, "minimal" if feedback else "unbiased"), RotatedBits(), memory(feedback)
 
@@ -23,9 +24,10 @@ def drive(feedback: bool = False) -> Parts:
 def eden(bits: float = 2, feedback: bool = False) -> Parts:
     """Return EDEN: the randomly rotated vector in `bits` bits an entry, up to 4; fractions are possible, also below 1.
 
-    Unbiased, except for vectors of fewer than about 20 entries, which have few rotations.  With `feedback`, it has error
-    feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy, Mendelson, Ben Itzhak, Mitzenmacher,
-    ICML 2022, arXiv:2108.08842.
+    Unbiased unless a few entries hold most of the norm of their 65,536: then the mean may hold none of the others, or more
+    than twice their values.  More bits leave less bias.  Vectors of fewer than about 20 entries, which have few rotations, keep
+    a bias too.  With `feedback`, it has error feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy,
+    Mendelson, Ben Itzhak, Mitzenmacher, ICML 2022, arXiv:2108.08842.
     """
     return Eden(bits, "minimal" if feedback else "unbiased"), RotatedBits(), memory(feedback)
 
@@ -35,10 +37,10 @@ def crosspolytope(bits: float = 0.3, feedback: bool = False) -> Parts:
     """Return the rotated cross-polytope: the randomly rotated vector in `bits` bits an entry, 0.002 to 1.
 
     Of each group of m rotated entries it sends the place and the sign of the largest one, in log2(m) + 1 bits: the nearest
-    vertex of a cross-polytope.  Parts of the vector get bits in proportion to their norms.  Unbiased, except for vectors of
-    fewer than about 20 entries, which have few rotations.  At the same bits below one, its squared error is two thirds of that
-    of `eden` on Gaussian vectors, and a quarter to a half on updates of models.  With `feedback`, it has error feedback and the
-    scale of least error.
+    vertex of a cross-polytope.  Parts of the vector get bits in proportion to their norms.  Unbiased unless a few entries
+    hold most of the norm of their chunk, up to 32,768 entries, or the vector has fewer than about 20 entries, which have few
+    rotations.  At the same bits below one, its squared error is two thirds of that of `eden` on Gaussian vectors, and a quarter
+    to a half on updates of models.  With `feedback`, it has error feedback and the scale of least error.
 
     Related methods.  DRIVE and EDEN, whose scale it has, send the sign of every rotated entry; below one bit, EDEN sends those
     of a random subset, and the entries outside are lost.  vqSGD (Gandikota, Kane, Maity, Mazumdar, AISTATS 2021,

@@ -65,7 +65,7 @@ class NearestVertex:
 
     For a rotated chunk r of the entries x and its vertices c, `scale` is "unbiased", |x|^2 / <c, r>, or "minimal",
     <c, r> / |c|^2.  The latter has the least squared error, for use with error feedback.  Scales have the format bfloat16; the
-    unbiased ones are rounded up or down at random.  What `Eden` says of short vectors holds here too.
+    unbiased ones are rounded up or down at random.  What `Eden` says of bias holds here too.
     """
 
     bits: float

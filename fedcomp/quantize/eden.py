@@ -1,4 +1,4 @@
-"""Few bits an entry after a random rotation, after which the entries of any vector look as if drawn from N(0, 1)."""
+"""Few bits an entry after a random rotation: entries then look as if drawn from N(0, 1), unless a few of them dominated."""
 
 import math
 from dataclasses import dataclass, replace
@@ -41,8 +41,10 @@ class Eden:
 
     For a rotated chunk r of the entries x and its levels c, `scale` is "unbiased", |x|^2 / <c, r>, or "minimal",
     <c, r> / |c|^2.  The latter has the least squared error, for use with error feedback.
-    The unbiased scale is exactly unbiased for a uniformly random rotation, which `Rotation` approximates.  Short vectors have
-    few rotations: below about 20 entries, or 100 if a few are far larger than the others, a bias remains.
+    The unbiased scale is exactly unbiased for a uniformly random rotation, which `Rotation` approximates.  A bias remains, at
+    any length, where a few entries hold most of the norm of their chunk: random signs and a Hadamard matrix give them the same
+    few magnitudes for every seed.  With one such entry and one bit, all signs are those of this entry, and the others are lost.
+    A bias also remains in vectors of fewer than about 20 entries, which have few rotations.
     """
 
     bits: float
@@ -74,7 +76,8 @@ class Eden:
         """Return the variance w, or for the scale "minimal" the factor w / (1 + w).
 
         Below one bit, w includes the entries that are left out.  The rotation of a few entries is not close to a uniformly
-        random one: then the scale "unbiased" has no bound.
+        random one: then the scale "unbiased" has no bound.  Where a few entries dominate a longer vector, the error keeps the
+        variance, but the mean is not the vector.
         """
         variance = (1 + WORST_VARIANCE) / min(1.0, self.bits) - 1
         if self.scale == "minimal":

@@ -12,7 +12,10 @@ BELOW_ONE = math.nextafter(1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Unbiased:
-    """E C(v) = v, and E||C(v) - v||^2 <= `variance` ||v||^2, for every v; the mean is over seeds."""
+    """E C(v) = v, and E||C(v) - v||^2 <= `variance` ||v||^2, for every v; the mean is over seeds.
+
+    Of quantizers that rotate (`Eden`, `NearestVertex`), E C(v) = v does not hold if a few entries have most of a chunk's norm.
+    """
 
     variance: float
 

@@ -10,7 +10,7 @@ from fedcomp.entropy import CrossPolytopeCode
 from fedcomp.quantize import Eden, NearestVertex, Unbiased, errors
 from fedcomp.quantized import CrossPolytope, count_symbols, group_sizes, symbol_bits
 from tests.quantize.laws import squared_bias
-from tests.quantize.test_eden import error, heavy_tailed, vector
+from tests.quantize.test_eden import dominated, error, heavy_tailed, vector
 from tests.reference import coins, random_words
 
 BLOCK = 1 << 16
@@ -106,6 +106,10 @@ def test_errors_of_two_hundred_seeds_cancel(bits: float, kind: str) -> None:
 def test_heavy_tailed_vectors_have_little_bias(kind: str, most: float) -> None:
     """Without `spread`, the squared bias of the lognormal vector would be 0.3 of its squared norm."""
     assert abs(squared_bias(NearestVertex(0.3), heavy_tailed(kind, BLOCK), 100)) < most
+
+
+def test_one_entry_that_dominates_leaves_a_bias_at_any_length() -> None:
+    assert squared_bias(NearestVertex(0.3), dominated(BLOCK), 40) == pytest.approx(0.029, abs=0.005)
 
 
 def test_chunks_get_bits_in_proportion_to_their_norms() -> None:

@@ -130,6 +130,15 @@ def heavy_tailed(kind: str, n: int) -> Vector:
     return value.astype(np.float32)
 
 
+def dominated(n: int) -> Vector:
+    """Return a vector with an entry 1, and others of the norm 0.2."""
+    value = np.random.default_rng(0).standard_normal(n)
+    value[0] = 0
+    value *= 0.2 / np.linalg.norm(value)
+    value[0] = 1
+    return value.astype(np.float32)
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("n", [65_536, 102_538])
 @pytest.mark.parametrize(("kind", "most"), [("sparse", 0.008), ("lognormal", 0.0015), ("Student t", 0.0005)])
@@ -138,6 +147,19 @@ def test_heavy_tailed_vectors_have_little_bias(kind: str, most: float, n: int) -
     65,536 entries; chunks of 4096 leave 0.2, 0.03 and 0.006.
     """
     assert abs(squared_bias(Eden(1), heavy_tailed(kind, n), 120)) < most
+
+
+@pytest.mark.parametrize(("bits", "expected"), [(1, 0.040), (2, 0.045), (3, 0.001), (4, 0.0)])
+def test_one_entry_that_dominates_leaves_a_bias_at_any_length(bits: float, expected: float) -> None:
+    """The others have the squared norm 0.04: one bit loses them, and two bits double them, in the mean."""
+    value = dominated(MAX_CHUNK)
+    assert squared_bias(Eden(bits), value, 40) == pytest.approx(expected, abs=0.003)
+    others = value[1:].astype(np.float64)
+    mean = np.zeros(value.size)
+    for seed in range(20):
+        encoded(value, bits, seed=seed).add_to(mean, 1 / 20)
+    shares = {1: 0.0, 2: 2.06, 3: 1.19, 4: 1.0}
+    assert float(mean[1:] @ others) / float(others @ others) == pytest.approx(shares[int(bits)], abs=0.03)
 
 
 def test_the_minimal_scale_is_biased_and_the_unbiased_one_is_not() -> None:
