@@ -38,6 +38,7 @@ from fedcomp.flower.server.rounds.aggregation import (
     undone_on_error,
     without_repeated_losses,
 )
+from fedcomp.flower.server.rounds.dominant import DominantTensors
 from fedcomp.flower.server.rounds.early_replies import ParsingGrid
 from fedcomp.flower.server.rounds.failed_rounds import FailedRounds
 from fedcomp.flower.server.rounds.participation import NodeState
@@ -149,6 +150,7 @@ class CompressedStrategy(Strategy):
         self._settings = scalars_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
         self._failed = FailedRounds()
+        self._dominant = DominantTensors()
         self._random = IsolatedRandom()
         self._buffered: BufferedGrid | None = None
         self._exchange = Exchange(inner, records, order, clipping, mode)
@@ -366,6 +368,8 @@ class CompressedStrategy(Strategy):
         published = self.publisher.replica
         unchanged = unchanged_tensors(replies, published)
         change = (change[0], keep_unchanged(*change, unchanged, replies, published))
+        if {self._links.uplink.name, self._links.downlink.name} != {"dense"}:
+            self._dominant.watch(server_round, change[0], unchanged, published.layout)
         if not published.version:
             log_unchanged(unchanged, published.layout)
             if self._links.downlink.memory.vectors:

@@ -1,0 +1,69 @@
+"""A tensor that changes far more than all others takes their share of what is sent: the log names it, with the remedy."""
+
+import logging
+import re
+
+import numpy as np
+import pytest
+from flwr.app import Context
+from flwr.serverapp.strategy import FedAvg
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy, LocalGrid, to_record
+from tests.flower.toy import Arrays, training
+
+N = 2_000
+EXACT = re.compile(r"round (\d+): ([\d.]+) % of the squared change is in (\d+) of ([\d,]+) entries.* exact=\[(.*)\]")
+FOUND = list[tuple[str, ...]]
+
+
+def run(
+    growth: float,
+    log: pytest.LogCaptureFixture,
+    exact: tuple[str, ...] = (),
+    compressor: fedcomp.Compressor | None = None,
+    rounds: int = 5,
+) -> tuple[float, FOUND]:
+    """Train weights towards 1 beside a count that grows by `growth`; return the squared error of the weights, and the lines."""
+    start = {name: np.zeros(N, np.float32) for name in ("w", "frozen")} | {"count": np.zeros((), np.float32)}
+
+    def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+        return arrays | {"w": arrays["w"] + (1 - arrays["w"]) / 2, "count": arrays["count"] + np.float32(growth)}
+
+    log.clear()
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0), uplink=compressor, downlink=fedcomp.dense(), exact=exact)
+    strategy.start(LocalGrid(training(step), 2), to_record(start), num_rounds=rounds)
+    warnings = [record.getMessage() for record in log.records if record.levelno == logging.WARNING]
+    found = [match.groups() for each in warnings if (match := EXACT.search(each)) is not None]
+    return float(np.mean((strategy.arrays["w"].numpy() - 1) ** 2)), found
+
+
+def test_the_log_names_a_count_once_and_what_it_advises_helps(flower_log: pytest.LogCaptureFixture) -> None:
+    eden = fedcomp.eden(bits=2)
+    error, [(number, share, entries, total, names)] = run(10_000, flower_log, compressor=eden)
+    assert (number, share, entries, total, names) == ("1", "100.0", "1", "2,001", "'count'"), (
+        "none of the frozen entries"
+    )
+    advised, found = run(10_000, flower_log, exact=("count",), compressor=eden)
+    assert found == []
+    assert advised < 0.01 < 0.5 < error
+
+
+def test_a_count_that_dominates_late_is_named_late(flower_log: pytest.LogCaptureFixture) -> None:
+    _, [(number, *_)] = run(5, flower_log, compressor=fedcomp.eden(bits=4), rounds=12)
+    assert number == "4", "the weights are near their optimum"
+
+
+@pytest.mark.parametrize(("growth", "compressor"), [(0, None), (1, None), (10_000, fedcomp.dense())])
+def test_no_line_where_nothing_is_lost(
+    growth: float, compressor: fedcomp.Compressor | None, flower_log: pytest.LogCaptureFixture
+) -> None:
+    assert run(growth, flower_log, compressor=compressor, rounds=2)[1] == []
+
+
+def test_no_line_where_nothing_is_learned(flower_log: pytest.LogCaptureFixture) -> None:
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0))
+    strategy.start(
+        LocalGrid(training(lambda arrays, *_: arrays), 2), to_record({"w": np.ones(N, np.float32)}), num_rounds=2
+    )
+    assert "squared change" not in flower_log.text
