@@ -25,13 +25,13 @@ POLL_S = 1.0
 FILE_WIDTH = 120
 
 
-def watch(folder: Path, console: Console, *, once: bool) -> None:
-    """Show the run until it ends, or with `once` as it is now."""
+def watch(folder: Path, console: Console, *, once: bool, stays: bool = False) -> None:
+    """Show the run until it ends, or with `once` as it is now; if it `stays`, until Ctrl-C or the key q."""
     run, position, key = read_run(folder), Position(), ""
     try:
-        if not once and run.state == RUNNING:
+        if not once and (stays or run.state == RUNNING):
             with Live(console=console, auto_refresh=False, transient=True) as live, keyboard() as wait:
-                while run.state == RUNNING and key != "q":
+                while (stays or run.state == RUNNING) and key != "q":
                     live.update(render(run, console.height, position), refresh=console.is_terminal)
                     key = wait(POLL_S)
                     position = position.after(key, most_above(run, console.height))
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = new_parser("fedcomp monitor", __doc__)
     parser.add_argument("folder", type=Path, help="the run's folder, such as runs/digits-001")
     parser.add_argument("--once", action="store_true", help="print the current state, and exit")
-    parser.add_argument("--prometheus", type=int, metavar="PORT", help="serve metrics to Prometheus on this port")
+    text = "serve metrics to Prometheus on this port until Ctrl-C, also when the run has ended"
+    parser.add_argument("--prometheus", type=int, metavar="PORT", help=text)
     parser.add_argument("--per-node", action="store_true", help="metrics of each node, too: 17 series a node")
     parser.add_argument("--host", default="127.0.0.1", help="of the metrics (default: %(default)s)")
     args = parser.parse_args(arguments)
@@ -66,9 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.width = FILE_WIDTH
     try:
         read_run(args.folder)  # or one sentence, before anything is served
-        follow = console.is_terminal or args.prometheus is not None
+        serves = args.prometheus is not None
+        follow = console.is_terminal or serves
         with _serving(args.folder, args.host, args.prometheus, per_node=args.per_node):
-            watch(args.folder, console, once=args.once or not follow)
+            watch(args.folder, console, once=args.once or not follow, stays=serves)
     except MonitorError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -19,7 +19,7 @@ from flwr.app import Context, RecordDict
 from rich.console import Console
 
 from clients.app import app as client_app
-from deploy.monitor.__main__ import main, watch
+from deploy.monitor.__main__ import POLL_S, main, watch
 from deploy.monitor.keyboard import keyboard
 from deploy.monitor.snapshot import RunSnapshot, read_run
 from deploy.monitor.tui import ORDERS, Position, most_above, render
@@ -392,7 +392,7 @@ def test_q_ends_the_monitor_while_the_run_goes_on(folder: RunFolder, monkeypatch
     os.close(far)
 
 
-def test_the_command_serves_each_node_on_request_and_follows_the_run(folder: RunFolder) -> None:
+def test_the_command_serves_each_node_on_request_and_goes_on_after_the_run_has_failed(folder: RunFolder) -> None:
     pytest.importorskip("prometheus_client")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -411,10 +411,14 @@ def test_the_command_serves_each_node_on_request_and_follows_the_run(folder: Run
         assert 'fedcomp_node_uplink_bytes_total{node="11"} 1234.0' in lines
         folder.append(record(2))
         assert "fedcomp_round 2.0" in fetch(port).splitlines()
+        write_status(folder, "failed", NodeStatus(11))
+        thread.join(3 * POLL_S)
+        assert thread.is_alive(), "the alert of a failed run needs a scrape after its end"
+        assert 'fedcomp_state{state="failed"} 1.0' in fetch(port).splitlines()
     finally:
-        write_status(folder, "completed", NodeStatus(11))
+        folder.settings.unlink()  # ends it in a thread, where Ctrl-C does not arrive
         thread.join(PATIENCE_S)
-    assert statuses == [0]
+    assert statuses == [1]
 
 
 def test_a_port_that_is_taken_is_one_sentence(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
