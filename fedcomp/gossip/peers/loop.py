@@ -16,7 +16,7 @@ from fedcomp.gossip.peers.links import PeerLink, RefusedError, UnreachableError,
 from fedcomp.gossip.peers.patience import patiently
 from fedcomp.gossip.peers.peer import Fetched, Peer
 from fedcomp.gossip.peers.peer_state import PeerState
-from fedcomp.gossip.peers.round_log import COMPLETED, FAILED, RUNNING, RoundLog, RoundTraffic
+from fedcomp.gossip.peers.round_log import COMPLETED, DIGEST, FAILED, RUNNING, RoundLog, RoundTraffic
 from fedcomp.gossip.peers.service import Service, serve
 from fedcomp.gossip.peers.set_aside import open_state
 from fedcomp.gossip.peers.settings import PeerSettings
@@ -165,7 +165,7 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
     """Run a node through all of its rounds, or continue where it was killed; `report` gets the record of each round.
 
     The node waits while a disk is full or too many files are open.  A damaged state, or a state of another node or training,
-    is set aside.
+    is set aside; so are the rounds of another node or training.
 
     Raises `ValueError` for a task that does not fit, `OSError` for an address or a folder that cannot be used, and
     `RefusedError` if most neighbours belong to another training.
@@ -190,7 +190,8 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
         return PeerState(method.start(tensors.layout, vector, topology.weights(number)), tensors.own_of(first))
 
     state = patiently(lambda: open_state(path, load, first_state), path)
-    round_log = patiently(lambda: RoundLog(settings.state_dir, settings.plain, settings.neighbors), settings.state_dir)
+    plain = {**settings.plain, DIGEST: str(training)}
+    round_log = patiently(lambda: RoundLog(settings.state_dir, plain, settings.neighbors), settings.state_dir)
     peer = Peer(number, state, tensors, seed=settings.seed, path=path, training=training)
     traffic = RoundTraffic(settings.neighbors, DENSE_BYTES * tensors.layout.n)
     service = Service(

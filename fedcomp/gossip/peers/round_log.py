@@ -19,6 +19,8 @@ from fedcomp.errors import CORRUPTION_ERRORS
 from fedcomp.gossip.peers.set_aside import set_aside
 
 log = logging.getLogger("fedcomp.gossip")
+DIGEST = "training-digest"
+"""The entry of `settings.json` that differs between trainings."""
 RUNNING, COMPLETED, FAILED = "running", "completed", "failed"
 Amounts = Counter[str]
 """Bytes by the names of `fedcomp.sync.Traffic`."""
@@ -52,13 +54,20 @@ class RoundTraffic:
 
 
 class RoundLog:
-    """The files of a node in `folder`, and the sums over the run; the files of a killed node are continued."""
+    """The files of a node in `folder`, and the sums over the run.
+
+    The files of a killed node are continued; the rounds of another training or node are set aside.
+    """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], neighbors: Collection[int]) -> None:
         self.folder, self._num_rounds = folder, settings["rounds"]
         self._rounds, self._nodes = folder / "rounds.jsonl", folder / "nodes.json"
         self._forget(neighbors)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._rounds.exists() and self._has_others(settings):
+            aside = set_aside(self._rounds)
+            text = "%s is of another training or node; it is renamed to %s, and a new one begins"
+            log.warning(text, self._rounds, aside.name)
         lines = self._rounds.read_bytes().splitlines(keepends=True) if self._rounds.exists() else []
         whole = [line for line in lines if line.endswith(b"\n")]
         try:
@@ -71,6 +80,14 @@ class RoundLog:
             whole = []
         _write(self._rounds, b"".join(whole))
         _write(folder / "settings.json", json.dumps(settings, indent=2, default=str).encode())
+
+    def _has_others(self, settings: Mapping[str, Any]) -> bool:
+        """Return whether the rounds in the folder are known to be of another training or node than that of `settings`."""
+        try:
+            before = json.loads((self.folder / "settings.json").read_bytes())
+            return any(name in before and before[name] != settings[name] for name in (DIGEST, "node"))
+        except (FileNotFoundError, *CORRUPTION_ERRORS):
+            return False
 
     def _forget(self, neighbors: Collection[int]) -> None:
         self.total = {each: Amounts() for each in neighbors}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from deploy.monitor.snapshot import read_run
-from fedcomp.gossip.peers.round_log import RUNNING, Amounts, RoundLog, RoundTraffic
+from fedcomp.gossip.peers.round_log import DIGEST, RUNNING, Amounts, RoundLog, RoundTraffic
 
-SETTINGS = {"node": 0, "rounds": 9, "settings": {"day": date(2026, 1, 2)}}
+SETTINGS = {"node": 0, "rounds": 9, DIGEST: "5", "settings": {"day": date(2026, 1, 2)}}
 
 
 def records(folder: Path) -> RoundLog:
@@ -64,6 +64,32 @@ def test_damaged_records_are_set_aside(tmp_path: Path, line: str, caplog: pytest
     assert (tmp_path / "rounds.jsonl.damaged").read_text() == whole
     assert path.read_text() == ""
     assert after.total == {1: Amounts(), 2: Amounts()}
+
+
+@pytest.mark.parametrize("other", [{DIGEST: "6"}, {"node": 3}])
+def test_rounds_of_another_training_or_node_are_set_aside(
+    tmp_path: Path, other: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    before = records(tmp_path)
+    before.append(before.row(1, {1: Amounts(uplink_bytes=5), 2: Amounts()}, [1], 0.5, {}))
+    path = tmp_path / "rounds.jsonl"
+    lines = path.read_text()
+    after = RoundLog(tmp_path, SETTINGS | other, [1, 2])
+    assert f"{path} is of another training or node" in caplog.text
+    assert (tmp_path / "rounds.jsonl.damaged").read_text() == lines
+    assert path.read_text() == ""
+    assert after.total == {1: Amounts(), 2: Amounts()}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", '{"rounds": 4}', None])
+def test_rounds_of_an_unknown_training_are_continued(tmp_path: Path, text: str | None) -> None:
+    before = records(tmp_path)
+    before.append(before.row(1, {1: Amounts(uplink_bytes=5), 2: Amounts()}, [1], 0.5, {}))
+    path = tmp_path / "settings.json"
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    assert records(tmp_path).total == before.total
 
 
 def test_only_the_user_of_the_node_reads_its_files(tmp_path: Path) -> None:

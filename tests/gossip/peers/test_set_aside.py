@@ -1,5 +1,6 @@
 """State files that a node cannot use: it renames them, says so, and heals from its neighbours."""
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -77,9 +78,12 @@ def test_a_state_of_another_training_is_kept_for_its_own(tmp_path: Path) -> None
     run_all([write_settings(tmp_path, node, ports, rounds=2) for node in range(2)])
     whole = (tmp_path / "node-0" / "state").read_bytes()
     run_all([write_settings(tmp_path, node, ports, rounds=2, seed=1) for node in range(2)])
-    run_all([write_settings(tmp_path, node, ports, rounds=2, seed=2) for node in range(2)])
+    run_all([write_settings(tmp_path, node, ports, rounds=1, seed=2) for node in range(2)])
     assert (tmp_path / "node-0" / "state.damaged").read_bytes() == whole
     assert len(list((tmp_path / "node-0").glob("state.damaged*"))) == 2
+    for name, rows in (("rounds.jsonl", 1), ("rounds.jsonl.damaged", 2), ("rounds.jsonl.damaged-2", 2)):
+        lines = (tmp_path / "node-0" / name).read_text().splitlines()
+        assert [json.loads(line)["round"] for line in lines] == list(range(1, rows + 1)), name
 
 
 def test_files_that_are_set_aside_are_few(tmp_path: Path) -> None:
