@@ -226,6 +226,13 @@ def _run(
     report: Callable[[Mapping[str, Any]], object],
 ) -> None:
     peer, folder = rounds.peer, round_log.folder
+    if peer.state.round >= last:
+        text = (
+            "%s has %d rounds, and rounds is %d: nothing is left to train; more rounds or another state-dir are needed"
+        )
+        log.info(text, folder, peer.state.round, last)
+    else:
+        patiently(round_log.begin, folder)
     try:
         rounds.join()
         while peer.state.round < last:

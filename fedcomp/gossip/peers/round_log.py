@@ -60,7 +60,7 @@ class RoundLog:
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], neighbors: Collection[int]) -> None:
-        self.folder, self._num_rounds = folder, settings["rounds"]
+        self.folder, self._settings = folder, settings
         self._rounds, self._nodes = folder / "rounds.jsonl", folder / "nodes.json"
         self._forget(neighbors)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -79,7 +79,11 @@ class RoundLog:
             self._forget(neighbors)
             whole = []
         _write(self._rounds, b"".join(whole))
-        _write(folder / "settings.json", json.dumps(settings, indent=2, default=str).encode())
+
+    def begin(self) -> None:
+        """Write the settings, and that the run goes on."""
+        _write(self.folder / "settings.json", json.dumps(self._settings, indent=2, default=str).encode())
+        self.write_status(RUNNING)
 
     def _has_others(self, settings: Mapping[str, Any]) -> bool:
         """Return whether the rounds in the folder are known to be of another training or node than that of `settings`."""
@@ -144,7 +148,7 @@ class RoundLog:
             {"node": each, "heard": self._heard[each], "absent": self._heard[each] < self._round, **amounts}
             for each, amounts in self.total.items()
         ]
-        status = {"state": state, "num_rounds": self._num_rounds, "version": self._round, "nodes": rows}
+        status = {"state": state, "num_rounds": self._settings["rounds"], "version": self._round, "nodes": rows}
         _write(self._nodes, json.dumps(status).encode())
 
 

@@ -79,6 +79,26 @@ def test_a_neighbor_that_starts_later_is_waited_for_without_a_warning(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+def test_a_node_that_has_done_all_rounds_says_so_and_keeps_its_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ports, rows = free_ports(2), list[Any]()
+    with ThreadPoolExecutor(2) as pool:
+        paths = [write_settings(tmp_path, node, ports, rounds=2) for node in range(2)]
+        for done in [pool.submit(run, read_settings(path), silent) for path in paths]:
+            done.result(LONG_S)
+    folder = tmp_path / "node-0"
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "nodes.json"}
+    changes: dict[str, Any] = {"rounds": 1, "silence": 0.2, "timeout": 5.0}
+    with caplog.at_level(logging.INFO):
+        run(read_settings(write_settings(tmp_path, 0, ports, **changes)), rows.append)
+    (said,) = [each for each in caplog.messages if "nothing is left to train" in each]
+    assert said.startswith(f"{folder} has 2 rounds, and rounds is 1: ")
+    assert rows == []
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    assert read_run(folder).state == "completed"
+
+
 @pytest.mark.system
 def test_a_node_that_starts_late_joins_the_others_in_their_round(tmp_path: Path) -> None:
     ports = free_ports(2)

@@ -15,7 +15,9 @@ SETTINGS = {"node": 0, "rounds": 9, DIGEST: "5", "settings": {"day": date(2026, 
 
 
 def records(folder: Path) -> RoundLog:
-    return RoundLog(folder, SETTINGS, [1, 2])
+    log = RoundLog(folder, SETTINGS, [1, 2])
+    log.begin()
+    return log
 
 
 def test_a_killed_node_continues_its_sums_and_drops_a_line_that_was_cut(tmp_path: Path) -> None:
