@@ -34,13 +34,14 @@ def mark_stopped(folder: RunFolder) -> None:
 class RunStatus:
     """Replaces ``nodes.json`` as the run goes on: the state of the run, and a row for each node that is known.
 
+    `strategy` is None for split learning, which has no versions, and counts its bytes for all nodes together.
     `partitions` maps node ids to partitions, `num_rounds` is the number of the last round.  As a context manager, it writes
     the file when it ends: the run has completed, has failed for a reason, or was stopped by a user.  Nothing is written
     before there is a model.
     """
 
     folder: RunFolder
-    strategy: CompressedStrategy
+    strategy: CompressedStrategy | None
     partitions: Mapping[int, int]
     num_rounds: int
     clock: Callable[[], float] = time.monotonic
@@ -69,13 +70,13 @@ class RunStatus:
 
     def _write(self, state: str, reason: str = "") -> None:
         begin = self.clock()
-        known = self.strategy.nodes
+        known = self.strategy.nodes if self.strategy else {}
         rows: list[dict[str, object]] = []
         for node in sorted(self.partitions.keys() | known.keys()):
             last = known.get(node, NodeState())
             partition = self.partitions.get(node)
             rows.append(to_row(NodeStatus(node, partition, last.version, last.heard, last.absent, last.totals)))
-        progress = {"num_rounds": self.num_rounds, "version": self.strategy.version}
+        progress = {"num_rounds": self.num_rounds, "version": self.strategy.version if self.strategy else None}
         status = {"state": state, "reason": reason[:MAX_FAILURE_CHARACTERS], **progress, "nodes": rows}
         self.folder.write(self.folder.nodes.name, (json.dumps(status) + "\n").encode())
         self._written_at = self.clock()

@@ -17,6 +17,7 @@ from server.folder import create_folder
 from server.nodes import query_partitions, wait_for_nodes
 from server.rounds import RunLog
 from server.run_records import RoundRecord
+from server.run_status import RunStatus
 from server.settings import Settings, SettingsError
 
 UNUSED: dict[str, object] = {
@@ -90,9 +91,11 @@ def run_split(settings: Settings, grid: Grid) -> None:
     folder = create_folder(settings)
     print(f"{settings.dataset}, {settings.model} cut behind {settings.split_layer!r}: {folder.path}", flush=True)
     log, before = RunLog(settings, folder, evaluator), SplitTraffic()
+    status = RunStatus(folder, None, {}, settings.num_rounds)
 
     def record(number: int) -> None:
         nonlocal before
+        status.update()
         loss, accuracy = log.evaluate(number, evaluator.initial_arrays())
         traffic, before = _traffic(training.traffic, before), replace(training.traffic)
         if number == 1 and not traffic.dense_uplink_bytes:
@@ -100,10 +103,15 @@ def run_split(settings: Settings, grid: Grid) -> None:
         links = (str(split.forward), str(split.backward)) if number else ("", "")
         log.add(RoundRecord(number, accuracy, loss, traffic, seconds=log.seconds(), uplink=links[0], downlink=links[1]))
 
-    record(0)
-    training.run(
-        grid, settings.num_rounds, min_nodes=settings.min_nodes, node_timeout_s=settings.node_timeout, on_round=record
-    )
+    with status:
+        record(0)
+        training.run(
+            grid,
+            settings.num_rounds,
+            min_nodes=settings.min_nodes,
+            node_timeout_s=settings.node_timeout,
+            on_round=record,
+        )
     totals = _traffic(training.traffic, SplitTraffic())
     log.write_results(totals, evaluator.initial_arrays())
     print(report.table(settings, log.records, totals), flush=True)

@@ -123,7 +123,7 @@ def _state(view: RunSnapshot) -> Text:
     if view.state == FAILED:
         return Text(f"failed after {where}: {view.reason or 'its log has the reason'}", style="bold red")
     if view.state == STOPPED:
-        resumes = done == 0 or view.settings.get("checkpoint-every")
+        resumes = not view.settings.get("split") and (done == 0 or view.settings.get("checkpoint-every"))
         more = (
             f"; resume=true run-name={view.name} continues it"
             if resumes

@@ -1,15 +1,17 @@
 """Split learning as a run of the app, in this process: it learns and reports, and refuses what does not fit."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
+from flwr.app import Context, Message, RecordDict
 
 import fedcomp
 from clients.app import app as client_app
+from deploy.monitor.snapshot import read_run
 from fedcomp.flower import LocalGrid
 from fedcomp.split import SplitSettings
 from server.app import app as server_app
@@ -21,8 +23,8 @@ NODES = 3
 SETTINGS = SplitSettings(forward=fedcomp.cgx(bits=2), batch_size=32, steps=8, learning_rate=0.1, momentum=0.5)
 
 
-def run(config: Config) -> None:
-    server_app(LocalGrid(client_app, NODES, config), Context(1, 0, {}, RecordDict(), config))
+def run(config: Config, grid: type[LocalGrid] = LocalGrid) -> None:
+    server_app(grid(client_app, NODES, config), Context(1, 0, {}, RecordDict(), config))
 
 
 @pytest.fixture
@@ -55,6 +57,33 @@ def test_a_run_learns_and_its_rounds_add_up_to_its_summary(split: Config, tmp_pa
     with np.load(folder / "model.npz") as model:
         assert all(np.isfinite(model[name]).all() for name in model.files)
     assert (folder / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_says_in_its_folder_how_it_ended(split: Config, tmp_path: Path) -> None:
+    class Dying(LocalGrid):
+        """Ends in the second round, in the way that is next."""
+
+        ends: BaseException = ConnectionError("the SuperLink\nis gone")
+
+        def send_and_receive(self, messages: Iterable[Message], **options: Any) -> Iterable[Message]:
+            asked = list(messages)
+            if asked[0].metadata.group_id == "2":
+                raise self.ends
+            return super().send_and_receive(asked, **options)
+
+    def state(name: str) -> tuple[object, ...]:
+        seen = read_run(tmp_path / "runs" / name)
+        return seen.state, seen.reason, seen.num_rounds, seen.version
+
+    run(split | {"run-name": "done", "num-rounds": 1})
+    assert state("done") == ("completed", "", 1, None)
+    with pytest.raises(SettingsError):
+        run(split | {"run-name": "failed"}, Dying)
+    assert state("failed") == ("failed", "the SuperLink is gone", 3, None)
+    Dying.ends = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        run(split | {"run-name": "stopped"}, Dying)
+    assert state("stopped") == ("stopped", "", 3, None)
 
 
 @pytest.mark.parametrize(
