@@ -21,10 +21,12 @@ class Progress:
     _warm: bool = False
 
     def line(self, record: RoundRecord) -> str:
-        """Return the line of a round: its number, accuracy, bytes each way, and the time left."""
+        """Return the line of a round: its number, accuracy, also that on the nodes, bytes each way, and the time left."""
         width = len(str(self.num_rounds))
         parts = [f"round {record.round:{width}}/{self.num_rounds}"]
         parts.append("accuracy       -" if record.accuracy is None else f"accuracy {record.accuracy:7.1%}")
+        if record.eval_accuracy is not None:
+            parts.append(f"nodes {record.eval_accuracy:7.1%}")
         if record.round > 0:
             parts.append(f"up {format_bytes(record.traffic.uplink_bytes):>8}")
             parts.append(f"down {format_bytes(record.traffic.downlink_bytes):>8}")

@@ -24,12 +24,17 @@ BLUE, ORANGE, GREEN = "#0b6e99", "#c2571a", "#3a7d44"
 
 
 def summarize(settings: Settings, records: Sequence[RoundRecord], totals: Traffic) -> dict[str, object]:
-    """Return ``summary.json``: the last accuracy and loss, the bytes of the whole run, and the compression ratio."""
+    """Return ``summary.json``: the last accuracy and loss, the bytes of the whole run, and the compression ratio.
+
+    The last accuracy and loss on the nodes are there if nodes evaluated.
+    """
     last = next((record for record in reversed(records) if record.accuracy is not None), None)
+    on_nodes = next((record for record in reversed(records) if record.eval_accuracy is not None), None)
     return {
         "rounds": records[-1].round if records else 0,
         "accuracy": last.accuracy if last else None,
         "loss": last.loss if last else None,
+        **({"eval_accuracy": on_nodes.eval_accuracy, "eval_loss": on_nodes.eval_loss} if on_nodes else {}),
         **{name: amount for name, amount in asdict(totals).items() if name.endswith("_bytes")},
         "ratio": finite(totals.ratio),
         "settings": settings.to_config(),

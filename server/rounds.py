@@ -1,7 +1,7 @@
 """The server's part of a round: evaluate the published model, write the record, print the progress."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flwr.app import ArrayRecord, MetricRecord
 
@@ -86,7 +86,16 @@ class Rounds:
         no_result = server_round in self.strategy.failed_rounds
         ledger, names = self.strategy.ledger, self.strategy.compressors
         record = round_record(server_round, loss, accuracy, ledger, seconds, no_result=no_result, compressors=names)
+        on_nodes = self.strategy.evaluate_metrics or MetricRecord()
+        record = replace(
+            record, eval_loss=_number(on_nodes.get("eval-loss")), eval_accuracy=_number(on_nodes.get("eval-accuracy"))
+        )
         if server_round == 1 and record.traffic.uplink_bytes == 0:  # in later rounds, all nodes may be late at once
             raise RuntimeError(f"no node sent an update in round {server_round}; see the errors of the nodes")
         self.log.add(record)
         return None if loss is None or accuracy is None else MetricRecord({"loss": loss, "accuracy": accuracy})
+
+
+def _number(metric: object) -> float | None:
+    """Return what nodes reported, `None` if it is no finite number."""
+    return report.finite(metric) if isinstance(metric, int | float) else None

@@ -8,6 +8,8 @@ from fedcomp.sync import SERVER_NODE, Ledger, Traffic
 
 TEXTS = ("uplink", "downlink")
 """The fields of records that are no numbers."""
+ON_NODES = ("eval_accuracy", "eval_loss")
+"""The fields that a row lacks if no node evaluated."""
 T = TypeVar("T", "RoundRecord", "NodeStatus")
 
 
@@ -19,7 +21,8 @@ class RoundRecord:
     belong to the node with the most of each, for which the others wait.  `server_seconds` were spent on compressing the
     new version.  `no_result` says that the round led to no new model, because the strategy failed or its model diverged.
     `uplink` and `downlink` are the compressors of the round, which `auto()` and `balanced()` choose; in round 0, which sends
-    nothing, those of the settings.
+    nothing, those of the settings.  `eval_accuracy` and `eval_loss` are means over the nodes that evaluated the same model on
+    their own samples.
     """
 
     round: int
@@ -33,6 +36,8 @@ class RoundRecord:
     no_result: bool = False
     uplink: str = ""
     downlink: str = ""
+    eval_accuracy: float | None = None
+    eval_loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,8 @@ def to_row(record: RoundRecord | NodeStatus) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for item in fields(record):
         value = getattr(record, item.name)
+        if value is None and item.name in ON_NODES:
+            continue
         row |= asdict(value) if isinstance(value, Traffic) else {item.name: value}
     return row
 

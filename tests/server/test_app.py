@@ -166,6 +166,33 @@ def test_every_third_round_and_the_last_are_evaluated(short: Config, tmp_path: P
     assert evaluated == [0, 3, 4]
 
 
+def test_what_nodes_evaluated_is_in_the_rounds_the_summary_and_on_the_screen(
+    short: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(short | {"fraction-evaluate": 0.4, "run-name": "shown"})
+    folder = tmp_path / "runs" / "shown"
+    first, *others = lines(folder)
+    assert "eval_accuracy" not in first
+    summary = json.loads((folder / "summary.json").read_text())
+    assert all(0 < line["eval_accuracy"] <= 1 and line["eval_loss"] > 0 for line in others)
+    assert (summary["eval_accuracy"], summary["eval_loss"]) == (others[-1]["eval_accuracy"], others[-1]["eval_loss"])
+    assert f"  nodes {others[0]['eval_accuracy']:7.1%}  up" in capsys.readouterr().out
+    run(short | {"run-name": "not"})
+    assert not any("eval_accuracy" in line or "eval_loss" in line for line in lines(tmp_path / "runs" / "not"))
+    assert "eval_loss" not in json.loads((tmp_path / "runs" / "not" / "summary.json").read_text())
+    assert "%  nodes" not in capsys.readouterr().out
+
+
+def test_a_loss_on_the_nodes_that_is_no_number_is_left_out(
+    short: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clients.app.evaluate_model", lambda *_: (float("nan"), 0.5))
+    run(short | {"fraction-evaluate": 0.4, "num-rounds": 1})
+    last = lines(tmp_path / "runs" / "digits-001")[-1]
+    assert last["eval_accuracy"] == 0.5
+    assert "eval_loss" not in last
+
+
 def test_with_sampling_decay_fewer_nodes_train_in_each_round(short: Config, tmp_path: Path) -> None:
     run(short | {"fraction-train": 1.0, "sampling-decay": 0.5})
     dense = [line["dense_uplink_bytes"] for line in lines(tmp_path / "runs" / "digits-001")[1:]]

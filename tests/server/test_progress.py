@@ -1,5 +1,7 @@
 """The line of a round: bytes, durations and the time left."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedcomp.core import format_bytes
@@ -36,6 +38,11 @@ def test_one_slow_round_does_not_change_the_prediction() -> None:
 
 def test_a_round_without_evaluation_shows_no_accuracy() -> None:
     assert "accuracy       -  up" in Progress(5).line(record(1, accuracy=None))
+
+
+def test_the_accuracy_on_the_nodes_is_shown_if_they_evaluated() -> None:
+    line = Progress(5).line(replace(record(1), eval_accuracy=0.75))
+    assert line == "round 1/5  accuracy   87.5%  nodes   75.0%  up  12.3 kB  down  67.9 MB"
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,11 @@ class CompressedStrategy(Strategy):
         return tuple(self._failed.numbers)
 
     @property
+    def evaluate_metrics(self) -> MetricRecord | None:
+        """For `evaluate_fn`: what the inner strategy aggregated of the nodes' evaluate replies in this round, if anything."""
+        return self._hook.evaluate_metrics
+
+    @property
     def nodes(self) -> dict[int, NodeState]:
         """Node id -> state of each node that was ever asked: its version, when it last answered, its traffic."""
         registry = self._model.publisher.nodes if self._model else NodeRegistry()

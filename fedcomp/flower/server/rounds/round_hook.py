@@ -64,6 +64,11 @@ class RoundHook:
         self._on_round = on_round
         self._round: Round | None = None
 
+    @property
+    def evaluate_metrics(self) -> MetricRecord | None:
+        """What was aggregated of the nodes' evaluate replies in the round that is not over; None if there is nothing."""
+        return self._round.evaluate_metrics if self._round else None
+
     def begin(self, number: int, train_metrics: MetricRecord | None) -> None:
         """Start to collect for round `number`, after its training."""
         self._round = Round(number, train_metrics)

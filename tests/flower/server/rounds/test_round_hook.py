@@ -47,8 +47,11 @@ def test_each_round_has_all_its_metrics_and_its_traffic_when_it_is_over() -> Non
         events.append(f"round {done.number}")
         rounds.append(done)
 
+    seen: list[MetricRecord | None] = []
+
     def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord:
         events.append(f"evaluate {number}")
+        seen.append(strategy.evaluate_metrics)
         return MetricRecord({"size": float(len(arrays))})
 
     strategy = wrapped(on_round)
@@ -59,6 +62,7 @@ def test_each_round_has_all_its_metrics_and_its_traffic_when_it_is_over() -> Non
         assert done.evaluate_metrics == result.evaluate_metrics_clientapp[done.number]
         assert done.server_metrics == result.evaluate_metrics_serverapp[done.number]
         assert done.traffic == strategy.ledger.of_round(done.number)
+    assert seen == [None, *(done.evaluate_metrics for done in rounds)]
     first, last = rounds
     assert first.total == first.traffic
     assert last.total == strategy.ledger.total()
