@@ -17,7 +17,7 @@ from clients.devices import pick_device, seed_torch
 from clients.local import LocalPlan
 from clients.local import train as train_locally
 from clients.plug_ins import check_plug_ins, learning_rate, training_plan
-from clients.samples import has_own_samples, node_number, own_card, own_samples
+from clients.samples import has_own_samples, node_number, own_card, own_samples, partition_of
 from fedcomp.core import parse_setting
 from fedcomp.data import Card
 from fedcomp.flower import GROWTH, CompressionMod, to_record
@@ -85,7 +85,7 @@ def evaluate(message: Message, context: Context) -> Message:
 
 @app.query("partition")
 def report_partition(message: Message, context: Context) -> Message:
-    """Return the node's partition, by which the server orders its nodes.
+    """Return the node's partition, by which the server orders its nodes, and the number of partitions.
 
     A node with samples of its own needs no partition, and reports their number.  A node that cannot take part replies
     with the reason, which the server logs; an exception would be a traceback on every node.
@@ -98,7 +98,8 @@ def report_partition(message: Message, context: Context) -> Message:
             model, shape = _module(str(run["model"]), training, card, _device(run)), input_shape(card)
             parse_setting("training", training, lambda text: check_plug_ins(text, model, shape))
         if not has_own_samples(run):
-            return _reply(message, {"partition-id": node_number(run, node, context.node_id)})
+            number, count = partition_of(node)
+            return _reply(message, {"partition-id": number, "num-partitions": count})
         _, y = own_samples(run, node, torch.device("cpu"))
     except ValueError as error:
         return Message(RecordDict({"refused": ConfigRecord({"reason": str(error)})}), reply_to=message)

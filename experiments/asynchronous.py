@@ -24,7 +24,7 @@ from experiments.configuration import Value, defaults
 from fedcomp.core import check_range
 from fedcomp.flower import LocalGrid, Speeds
 from server.app import open_run, prepare
-from server.fit import check_strategy
+from server.fit import check_partition, check_strategy
 from server.settings import Settings
 
 MODES = ("sync", "async(buffer=2, staleness=100)", "async(buffer=5, staleness=50)", "async(buffer=10)")
@@ -42,7 +42,7 @@ def trial(settings: Settings, speeds: Speeds, options: argparse.Namespace) -> li
     """
     rows = list[Row]()
     grid = LocalGrid(client_app, options.nodes, settings.to_config(), in_memory=True, speeds=speeds)
-    evaluator = prepare(settings, grid)
+    evaluator, _, _ = prepare(settings, grid)
     _, strategy = open_run(settings, int)
     random.seed(settings.seed)
     slow = {node for node in grid.get_node_ids() if speeds.is_slow(node)}
@@ -131,7 +131,8 @@ def _settings(options: argparse.Namespace, mode: str, seed: int, folder: str) ->
     }
     settings = Settings.from_config(config)
     check_strategy(settings, options.nodes)
-    prepare(settings, LocalGrid(client_app, options.nodes, settings.to_config()))  # dataset, model and partition fit
+    _, dataset, connected = prepare(settings, LocalGrid(client_app, options.nodes, settings.to_config()))
+    check_partition(settings, dataset, connected)
     link = BY_WORD[options.link]
     nodes = (options.compute, options.slow, options.slowdown, options.spread)
     return settings, Speeds(*nodes, link.down_mbit_s, link.up_mbit_s, link.round_trip_ms / 1e3, seed)

@@ -8,6 +8,7 @@ from flwr.serverapp import Grid, ServerApp
 
 import fedcomp
 from fedcomp import FedcompError
+from fedcomp.data import Dataset
 from fedcomp.errors import DivergedError
 from fedcomp.flower import (
     GROWTH,
@@ -56,8 +57,9 @@ def run(grid: Grid, config: UserConfig, *, draws: bool = True) -> None:
         if settings.split:
             run_split(settings, grid)
             return
-        evaluator = prepare(settings, grid)
-        partitions = query_partitions(grid)
+        evaluator, dataset, connected = prepare(settings, grid)
+        partitions, num_partitions = query_partitions(grid)
+        check_partition(settings, dataset, num_partitions or connected)
         ordered = OrderedGrid(grid, partitions)
         folder, strategy = open_run(settings, ordered.rank)
     except (ValueError, FedcompError) as error:
@@ -93,8 +95,11 @@ def run(grid: Grid, config: UserConfig, *, draws: bool = True) -> None:
         raise DivergedError("the last loss is no number: the training has diverged")
 
 
-def prepare(settings: Settings, grid: Grid) -> Evaluator:
-    """Return the evaluator; raise `ValueError` if strategy, dataset, model, nodes and partition do not fit together."""
+def prepare(settings: Settings, grid: Grid) -> tuple[Evaluator, Dataset, int]:
+    """Return the evaluator, the dataset, and the number of nodes that are connected.
+
+    Raises `ValueError` if strategy, dataset, model and nodes do not fit together.
+    """
     check_split(settings)
     check_strategy(settings)
     check_training(settings.training, settings.learning_rate_schedule, settings.strategy, settings.uplink)
@@ -102,8 +107,7 @@ def prepare(settings: Settings, grid: Grid) -> Evaluator:
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device, settings.training)
     connected = wait_for_nodes(grid, settings.min_nodes, settings.node_timeout)
     check_updates(settings, connected)
-    check_partition(settings, dataset, connected)
-    return evaluator
+    return evaluator, dataset, connected
 
 
 def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder, CompressedStrategy]:

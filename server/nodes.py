@@ -19,6 +19,7 @@ from fedcomp.flower.compat import NodeInfo, log, raised_text
 POLL_S = 0.2
 MESSAGE_TYPE = "query.partition"
 PARTITION_KEY = "partition-id"
+COUNT_KEY = "num-partitions"
 OWN_SAMPLES_KEY = "num-examples"
 """The metric of a node with samples of its own, which needs no partition."""
 REFUSED_RECORD = "refused"
@@ -42,9 +43,10 @@ def wait_for_nodes(grid: Grid, min_nodes: int, timeout_s: float) -> int:
     return connected
 
 
-def query_partitions(grid: Grid) -> dict[int, int]:
-    """Return node id -> partition of the connected nodes that answer in time.
+def query_partitions(grid: Grid) -> tuple[dict[int, int], int | None]:
+    """Return node id -> partition of the connected nodes that answer in time, and the number of partitions.
 
+    The number is None if no node named it, or if the nodes disagree, which is logged, as two nodes with one partition are.
     Raises `ValueError` if every node answers that it cannot take part, for instance because its data are missing.
     """
     nodes = sorted(grid.get_node_ids())
@@ -57,10 +59,20 @@ def query_partitions(grid: Grid) -> dict[int, int]:
         log(WARNING, "node %d cannot take part; it says: %s", node, reason)
     numbers = {node: _metric(reply, PARTITION_KEY) for node, reply in replies.items()}
     partitions = {node: number for node, number in numbers.items() if number is not None}
+    counts = {count for reply in replies.values() if (count := _metric(reply, COUNT_KEY)) is not None}
     own = {node for node, reply in replies.items() if _metric(reply, OWN_SAMPLES_KEY) is not None}
     if unknown := len(nodes) - len(partitions.keys() | own | reasons.keys()):
         log(WARNING, "%d of %d nodes did not name their partition; they come last, by their ids", unknown, len(nodes))
-    return partitions
+    first: dict[int, int] = {}
+    for node, number in sorted(partitions.items()):
+        if node not in own and first.setdefault(number, node) != node:
+            text = "nodes %d and %d both have partition-id %d, and train on the same samples; each node needs one of its own"
+            log(WARNING, text, first[number], node, number)
+            break
+    if len(counts) > 1:
+        text = "nodes have from %d to %d num-partitions, and may train on the same samples; the same number is needed"
+        log(WARNING, text, min(counts), max(counts))
+    return partitions, counts.pop() if len(counts) == 1 else None
 
 
 def _metric(reply: Message, key: str) -> int | None:

@@ -86,8 +86,9 @@ def run_split(settings: Settings, grid: Grid) -> None:
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
     split, lower, upper = parts_of(settings, evaluator.model)
     training = SplitTraining(lower, upper, evaluator.x[:1], split, seed=settings.seed, timeout_s=settings.round_timeout)
-    check_partition(settings, dataset, wait_for_nodes(grid, settings.min_nodes, settings.node_timeout))
-    query_partitions(grid)  # a node that cannot take part says why
+    connected = wait_for_nodes(grid, settings.min_nodes, settings.node_timeout)
+    _, num_partitions = query_partitions(grid)  # a node that cannot take part says why
+    check_partition(settings, dataset, num_partitions or connected)
     folder = create_folder(settings)
     print(f"{settings.dataset}, {settings.model} cut behind {settings.split_layer!r}: {folder.path}", flush=True)
     log, before = RunLog(settings, folder, evaluator), SplitTraffic()

@@ -325,6 +325,22 @@ def test_a_run_that_cannot_start_is_refused_without_a_folder(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"split": "split(steps=2)", "split-layer": "1", "model": "mlp", "batch-size": 10, "fraction-train": 1.0}],
+)
+def test_a_partition_is_checked_for_the_partitions_of_the_nodes_and_not_for_those_that_are_connected(
+    short: Config, more: Config
+) -> None:
+    config = short | {"num-rounds": 1, "partition": "sizes([9, 8, 7, 6, 5, 4, 3, 2])"} | more
+    run(config, LocalGrid(client_app, NODES, config, lambda _: {"num-partitions": 8}))
+    with pytest.raises(SettingsError, match="8 clients"):
+        run(
+            config | {"partition": "sizes([9, 8, 7, 6, 5])"},
+            LocalGrid(client_app, NODES, config, lambda _: {"num-partitions": 8}),
+        )
+
+
 def test_nodes_learn_from_their_own_samples_although_one_has_none(
     short: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

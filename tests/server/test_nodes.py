@@ -34,16 +34,49 @@ def _shuffled(seed: int, nodes: int = 9) -> Renamed:
 
 def test_the_query_returns_the_partition_of_each_node() -> None:
     grid = _shuffled(3)
-    assert query_partitions(grid) == {
-        node: context.node_config["partition-id"] for node, context in grid.contexts.items()
-    }
+    partitions = {node: context.node_config["partition-id"] for node, context in grid.contexts.items()}
+    assert query_partitions(grid) == (partitions, 9)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "counts", "found", "words"),
+    [
+        ([0, 1, 2, 3], [4, 4, 4, 4], 4, []),
+        ([0, 1, 1, 1], [4, 4, 4, 4], 4, ["nodes 2 and 3 both have partition-id 1"]),
+        ([0, 1, 2, 3], [4, 9, 4, 10], None, ["from 4 to 10 num-partitions"]),
+    ],
+)
+def test_nodes_that_train_on_the_same_samples_are_named_once(
+    partitions: list[int], counts: list[int], found: int | None, words: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def config(node: int) -> UserConfig:
+        return {"partition-id": partitions[node - 1], "num-partitions": counts[node - 1]}
+
+    with caplog.at_level("WARNING", "flwr"):
+        named = query_partitions(LocalGrid(client_app, 4, {"partition": "iid()"}, config))
+    assert named == (dict(enumerate(partitions, 1)), found)
+    assert len(caplog.messages) == len(words)
+    assert all(word in message for word, message in zip(words, caplog.messages, strict=True))
+
+
+def test_nodes_with_samples_of_their_own_may_have_the_same_partition(caplog: pytest.LogCaptureFixture) -> None:
+    app = ClientApp()
+
+    @app.query("partition")
+    def answer(message: Message, context: Context) -> Message:
+        metrics = MetricRecord({"num-examples": 7, "partition-id": 3})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    with caplog.at_level("WARNING", "flwr"):
+        assert query_partitions(LocalGrid(app, 2)) == ({1: 3, 2: 3}, None)
+    assert caplog.messages == []
 
 
 def test_the_same_seed_samples_the_same_partitions_in_the_same_order() -> None:
     drawn = []
     for seed in range(5):
         grid = _shuffled(seed)
-        partitions = query_partitions(grid)
+        partitions, _ = query_partitions(grid)
         random.seed(11)
         drawn.append([partitions[node] for node in sample_nodes(OrderedGrid(grid, partitions), 9, 4)[0]])
     assert drawn == 5 * [drawn[0]]
@@ -52,7 +85,7 @@ def test_the_same_seed_samples_the_same_partitions_in_the_same_order() -> None:
 
 def test_nodes_with_unknown_partitions_come_last() -> None:
     grid = _shuffled(0)
-    partitions = {node: number for node, number in query_partitions(grid).items() if number not in (2, 5)}
+    partitions = {node: number for node, number in query_partitions(grid)[0].items() if number not in (2, 5)}
     ordered = [grid.contexts[node].node_config["partition-id"] for node in OrderedGrid(grid, partitions).get_node_ids()]
     assert ordered[:7] == [0, 1, 3, 4, 6, 7, 8]
     assert set(ordered[7:]) == {2, 5}
@@ -72,7 +105,7 @@ def test_a_lost_reply_an_error_and_a_wrong_number_leave_a_node_out() -> None:
 
     grid = LocalGrid(app, 4)
     grid.order(3, Fault.LOSE_REPLY)
-    assert query_partitions(grid) == {4: 4}
+    assert query_partitions(grid) == ({4: 4}, None)
 
 
 def test_a_run_in_which_no_node_can_take_part_is_refused_in_one_line() -> None:
@@ -94,7 +127,7 @@ def test_lost_replies_do_not_prevent_the_start() -> None:
     grid = LocalGrid(client_app, 2, {"partition": "iid()"})
     grid.order(1, Fault.LOSE_REPLY)
     grid.order(2, Fault.LOSE_MESSAGE)
-    assert query_partitions(grid) == {}
+    assert query_partitions(grid) == ({}, None)
 
 
 def test_the_error_of_a_node_is_logged_without_its_wrapping(caplog: pytest.LogCaptureFixture) -> None:
@@ -107,7 +140,7 @@ def test_the_error_of_a_node_is_logged_without_its_wrapping(caplog: pytest.LogCa
         return Message(RecordDict({"metrics": MetricRecord({"num-examples": 7})}), reply_to=message)
 
     with caplog.at_level("WARNING", "flwr"):
-        assert query_partitions(LocalGrid(app, 3)) == {}
+        assert query_partitions(LocalGrid(app, 3)) == ({}, None)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == ["node 2 cannot take part; it says: the disk is on fire"]
 
