@@ -23,7 +23,7 @@ from fedcomp.flower import (
 from server import report
 from server.evaluate import Evaluator, build_evaluator, check_same_preparation, check_training
 from server.fit import check_partition, check_strategy, check_updates, load_dataset
-from server.folder import RunFolder, create_folder, earlier_settings, reopen_folder
+from server.folder import NUM_PARTITIONS, RunFolder, create_folder, earlier_settings, reopen_folder
 from server.nodes import OrderedGrid, query_partitions, wait_for_nodes
 from server.rounds import Rounds, RunLog
 from server.run_status import RunStatus
@@ -61,7 +61,7 @@ def run(grid: Grid, config: UserConfig, *, draws: bool = True) -> None:
         partitions, num_partitions = query_partitions(grid)
         check_partition(settings, dataset, num_partitions or connected)
         ordered = OrderedGrid(grid, partitions)
-        folder, strategy = open_run(settings, ordered.rank)
+        folder, strategy = open_run(settings, ordered.rank, num_partitions)
     except (ValueError, FedcompError) as error:
         raise SettingsError(str(error)) from None
     except OSError as error:
@@ -110,7 +110,9 @@ def prepare(settings: Settings, grid: Grid) -> tuple[Evaluator, Dataset, int]:
     return evaluator, dataset, connected
 
 
-def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder, CompressedStrategy]:
+def open_run(
+    settings: Settings, order: Callable[[int], int], num_partitions: int | None = None
+) -> tuple[RunFolder, CompressedStrategy]:
     """Return the run's folder and strategy, new or from a checkpoint; `order` gives the rank of a node among the others."""
     inner = parse_strategy(settings.strategy)(
         fraction_train=settings.fraction_train,
@@ -121,7 +123,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         min_available_nodes=1,  # min-nodes is for the start; later, the others do not wait for a device that is off
     )
     uplink, downlink = fedcomp.parse(settings.uplink), fedcomp.parse(settings.downlink)
-    folder = reopen_folder(settings) if settings.resume else create_folder(settings)
+    folder = (reopen_folder if settings.resume else create_folder)(settings, num_partitions)
     check_same_preparation(str(earlier_settings(folder)["training"]), settings.training)
     strategy = CompressedStrategy(
         DynamicSampling(inner, beta=settings.sampling_decay) if settings.sampling_decay else inner,
@@ -136,11 +138,11 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         mode=parse_mode(settings.mode),
     )
     if settings.resume:
-        _resume(settings, folder, strategy)
+        _resume(settings, folder, strategy, num_partitions)
     return folder, strategy
 
 
-def _resume(settings: Settings, folder: RunFolder, strategy: CompressedStrategy) -> None:
+def _resume(settings: Settings, folder: RunFolder, strategy: CompressedStrategy, num_partitions: int | None) -> None:
     """Load the checkpoint, if there is one, write the settings, and remove what the run wrote after the checkpoint."""
     has_checkpoint = folder.checkpoint.exists()
     if has_checkpoint:
@@ -151,6 +153,8 @@ def _resume(settings: Settings, folder: RunFolder, strategy: CompressedStrategy)
             " a greater number is needed to resume"
         )
     folder.keep_rounds(strategy.round if has_checkpoint else -1)
-    folder.write_json(folder.settings.name, settings.to_config())  # some may differ from those that it began with
+    if num_partitions is None:
+        num_partitions = earlier_settings(folder).get(NUM_PARTITIONS)
+    folder.write_settings(settings, num_partitions)  # some may differ from those that it began with
     for old in (folder.summary, folder.nodes):
         old.unlink(missing_ok=True)

@@ -20,13 +20,16 @@ FREE_ON_RESUME = frozenset(  # the settings that may change when a run is resume
     }
 )  # fmt: skip
 
+NUM_PARTITIONS = "num-partitions"
+"""The entry of `settings.json` with the number of partitions of the nodes, if they named one."""
+
 
 class RunFolder:
     """The files of one run; each file but `rounds` is replaced atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.settings = path / "settings.json"  # the run config
+        self.settings = path / "settings.json"  # the run config, and the number of partitions
         self.rounds = path / "rounds.jsonl"  # the rounds so far, one line each
         self.nodes = path / "nodes.json"  # the current status of the run and of each node
         self.checkpoint = path / "checkpoint"  # the state of the strategy
@@ -36,6 +39,11 @@ class RunFolder:
         """Add a line to the rounds."""
         with naming(self.rounds), self.rounds.open("a", encoding="utf-8") as file:
             file.write(json.dumps(to_row(record), allow_nan=False) + "\n")
+
+    def write_settings(self, settings: Settings, num_partitions: object) -> None:
+        """Write the settings, and the number of partitions if it is known."""
+        known = {} if num_partitions is None else {NUM_PARTITIONS: num_partitions}
+        self.write_json(self.settings.name, settings.to_config() | known)
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
         """Write a JSON file."""
@@ -84,7 +92,7 @@ def check_folder(settings: Settings) -> None:
         raise ValueError(f"runs-dir is {str(runs)!r}; a writable folder is needed ({nearest} is none)")
 
 
-def create_folder(settings: Settings) -> RunFolder:
+def create_folder(settings: Settings, num_partitions: int | None = None) -> RunFolder:
     """Return a new folder, named after the run or numbered after the dataset; raise `ValueError` if that is impossible.
 
     A start that is killed here leaves no folder of that name, but perhaps one named ``.<name>.<letters>.partial``.
@@ -96,7 +104,7 @@ def create_folder(settings: Settings) -> RunFolder:
             if not (runs / new).exists() or _is_empty(runs / new):
                 partial = RunFolder(runs / f".{new}.{uuid4().hex}.partial")
                 try:
-                    partial.write_json(partial.settings.name, {**settings.to_config(), "run-name": new})
+                    partial.write_settings(settings.model_copy(update={"run_name": new}), num_partitions)
                     return RunFolder(partial.path.rename(runs / new))
                 except BaseException as error:
                     shutil.rmtree(partial.path, ignore_errors=True)
@@ -124,12 +132,19 @@ def _taken(path: Path) -> ValueError:
     return ValueError(f"{text}; choose another run-name{', or resume it with resume=true' if resumes else ''}")
 
 
-def reopen_folder(settings: Settings) -> RunFolder:
+def reopen_folder(settings: Settings, num_partitions: int | None = None) -> RunFolder:
     """Return the folder of the run to resume; raise `ValueError` for other settings, and for a run without its checkpoint.
 
-    A run that ended before its first round did starts again.
+    The nodes must have as many partitions as before, where both numbers are known.  A run that ended before its first round
+    did starts again.
     """
     folder = _resumable(settings)
+    before = earlier_settings(folder).get(NUM_PARTITIONS)
+    if folder.checkpoint.exists() and num_partitions is not None and before not in (None, num_partitions):
+        raise ValueError(
+            f"{NUM_PARTITIONS} of the nodes is {num_partitions}; {before}, as run {settings.run_name!r} has it, is needed: "
+            "another number divides the samples differently"
+        )
     for left in folder.path.glob(".*.partial"):  # by a server that was killed
         left.unlink()
     return folder

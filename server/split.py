@@ -89,7 +89,7 @@ def run_split(settings: Settings, grid: Grid) -> None:
     connected = wait_for_nodes(grid, settings.min_nodes, settings.node_timeout)
     _, num_partitions = query_partitions(grid)  # a node that cannot take part says why
     check_partition(settings, dataset, num_partitions or connected)
-    folder = create_folder(settings)
+    folder = create_folder(settings, num_partitions)
     print(f"{settings.dataset}, {settings.model} cut behind {settings.split_layer!r}: {folder.path}", flush=True)
     log, before = RunLog(settings, folder, evaluator), SplitTraffic()
     status = RunStatus(folder, None, {}, settings.num_rounds)

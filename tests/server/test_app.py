@@ -217,7 +217,7 @@ def test_an_interrupted_run_resumes_with_the_same_results(short: Config, tmp_pat
     run(halves | {"num-rounds": 2}, grid)
     run(halves | {"resume": True}, grid)
     settings = json.loads((tmp_path / "runs" / "halves" / "settings.json").read_text())
-    assert settings == halves | {"resume": True}, "and not with 2 rounds"
+    assert settings == halves | {"resume": True, "num-partitions": NODES}, "and not with 2 rounds"
     learned = [
         [
             (line["round"], line["accuracy"], line["loss"], line["uplink_bytes"])
@@ -265,6 +265,41 @@ def test_a_server_killed_at_work_resumes_without_losing_a_round(last: int, short
             replica = home.load(0).subscriber.replica
         assert replica is not None
         assert replica.version == 4
+
+
+def test_a_run_resumes_with_as_many_partitions_as_before(short: Config, tmp_path: Path) -> None:
+    config = short | {"run-name": "mine", "checkpoint-every": 1, "num-rounds": 2, "partition": "iid()"}
+    grid = LocalGrid(client_app, NODES, config)
+
+    def resume(num_partitions: int, last: int) -> None:
+        for context in grid.contexts.values():
+            context.node_config["num-partitions"] = num_partitions
+        run(config | {"resume": True, "num-rounds": last}, grid)
+
+    run(config, grid)
+    before = lines(tmp_path / "runs" / "mine")
+    with pytest.raises(SettingsError, match="num-partitions of the nodes is 6; 5, as run 'mine'") as caught:
+        resume(NODES + 1, 3)
+    assert "\n" not in str(caught.value)
+    assert lines(tmp_path / "runs" / "mine") == before
+    resume(NODES, 3)
+    path = tmp_path / "runs" / "mine" / "settings.json"
+    settings = json.loads(path.read_text())
+    assert settings.pop("num-partitions") == NODES
+    path.write_text(json.dumps(settings))  # as a version without the number wrote it
+    resume(NODES + 1, 4)
+    assert json.loads(path.read_text())["num-partitions"] == NODES + 1
+
+
+def test_a_run_on_samples_of_the_nodes_resumes_with_any_number_of_them(short: Config, tmp_path: Path) -> None:
+    card, train = read_card("digits", CARDS), load(read_card("digits", CARDS)).train
+    for node in range(1, NODES + 1):
+        write_own(tmp_path / f"{node}", card, train.x[node * 90 : node * 90 + 90], train.y[node * 90 : node * 90 + 90])
+    config = short | {"partition": "own()", "run-name": "own", "checkpoint-every": 1, "num-rounds": 1, "min-nodes": 2}
+    for number, nodes in ((1, NODES - 1), (2, NODES)):
+        config |= {"num-rounds": number, "resume": number > 1}
+        run(config, LocalGrid(client_app, nodes, config, lambda node: {"data-dir": str(tmp_path / f"{node}")}))
+    assert "num-partitions" not in json.loads((tmp_path / "runs" / "own" / "settings.json").read_text())
 
 
 def test_resuming_a_finished_run_needs_more_rounds(short: Config) -> None:
@@ -325,20 +360,14 @@ def test_a_run_that_cannot_start_is_refused_without_a_folder(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{}, {"split": "split(steps=2)", "split-layer": "1", "model": "mlp", "batch-size": 10, "fraction-train": 1.0}],
-)
 def test_a_partition_is_checked_for_the_partitions_of_the_nodes_and_not_for_those_that_are_connected(
-    short: Config, more: Config
+    short: Config,
 ) -> None:
-    config = short | {"num-rounds": 1, "partition": "sizes([9, 8, 7, 6, 5, 4, 3, 2])"} | more
-    run(config, LocalGrid(client_app, NODES, config, lambda _: {"num-partitions": 8}))
+    config = short | {"num-rounds": 1, "partition": "sizes([9, 8, 7, 6, 5, 4, 3, 2])"}
+    grid = LocalGrid(client_app, NODES, config, lambda _: {"num-partitions": 8})
+    run(config, grid)
     with pytest.raises(SettingsError, match="8 clients"):
-        run(
-            config | {"partition": "sizes([9, 8, 7, 6, 5])"},
-            LocalGrid(client_app, NODES, config, lambda _: {"num-partitions": 8}),
-        )
+        run(config | {"partition": "sizes([9, 8, 7, 6, 5])"}, grid)
 
 
 def test_nodes_learn_from_their_own_samples_although_one_has_none(

@@ -59,6 +59,14 @@ def test_a_run_learns_and_its_rounds_add_up_to_its_summary(split: Config, tmp_pa
     assert (folder / "accuracy.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_partition_is_checked_for_the_partitions_of_the_nodes(split: Config) -> None:
+    config = split | {"num-rounds": 1, "partition": "sizes([90, 80, 70, 60])"}
+    grid = LocalGrid(client_app, NODES, config, lambda _: {"num-partitions": 4})
+    server_app(grid, Context(1, 0, {}, RecordDict(), config))
+    with pytest.raises(SettingsError, match="4 clients"):
+        server_app(grid, Context(1, 0, {}, RecordDict(), config | {"partition": "sizes([90, 80, 70])"}))
+
+
 def test_a_run_says_in_its_folder_how_it_ended(split: Config, tmp_path: Path) -> None:
     class Dying(LocalGrid):
         """Ends in the second round, in the way that is next."""
