@@ -122,6 +122,8 @@ def _state(view: RunSnapshot) -> Text:
     where = f"round {done} of {view.num_rounds}" + ("" if view.version is None else f", version {view.version}")
     if view.state == FAILED:
         return Text(f"failed after {where}: {view.reason or 'its log has the reason'}", style="bold red")
+    if view.state == STOPPED and "neighbors" in view.settings:  # of a node without a server
+        return Text(f"stopped after {where}; the same command continues it", style="yellow")
     if view.state == STOPPED:
         resumes = not view.settings.get("split") and (done == 0 or view.settings.get("checkpoint-every"))
         more = (

@@ -16,7 +16,7 @@ from fedcomp.gossip.peers.links import PeerLink, RefusedError, UnreachableError,
 from fedcomp.gossip.peers.patience import patiently
 from fedcomp.gossip.peers.peer import Fetched, Peer
 from fedcomp.gossip.peers.peer_state import PeerState
-from fedcomp.gossip.peers.round_log import COMPLETED, DIGEST, FAILED, RUNNING, RoundLog, RoundTraffic
+from fedcomp.gossip.peers.round_log import COMPLETED, DIGEST, FAILED, RUNNING, STOPPED, RoundLog, RoundTraffic
 from fedcomp.gossip.peers.service import Service, serve
 from fedcomp.gossip.peers.set_aside import open_state
 from fedcomp.gossip.peers.settings import PeerSettings
@@ -248,7 +248,10 @@ def _run(
             patiently(lambda: round_log.write_status(RUNNING), folder)
         rounds.finish()
         patiently(lambda: round_log.write_status(COMPLETED), folder)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):  # the error that ends the node is the one to raise
-            round_log.write_status(FAILED)
+            if isinstance(error, Exception):
+                round_log.write_status(FAILED, " ".join(str(error).split()) or type(error).__name__)
+            else:  # a signal
+                round_log.write_status(STOPPED)
         raise

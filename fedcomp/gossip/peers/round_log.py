@@ -21,7 +21,8 @@ from fedcomp.gossip.peers.set_aside import set_aside
 log = logging.getLogger("fedcomp.gossip")
 DIGEST = "training-digest"
 """The entry of `settings.json` that differs between trainings."""
-RUNNING, COMPLETED, FAILED = "running", "completed", "failed"
+RUNNING, COMPLETED, FAILED, STOPPED = "running", "completed", "failed", "stopped"
+MAX_REASON_CHARACTERS = 500
 Amounts = Counter[str]
 """Bytes by the names of `fedcomp.sync.Traffic`."""
 
@@ -142,13 +143,17 @@ class RoundLog:
         for neighbor in row["used"]:
             self._heard[neighbor] = self._round
 
-    def write_status(self, state: str) -> None:
-        """Replace `nodes.json`: the state of the run, and for each neighbour the last round with its edge and its traffic."""
+    def write_status(self, state: str, reason: str = "") -> None:
+        """Replace `nodes.json`: the state of the run, and for each neighbour the last round with its edge and its traffic.
+
+        `reason` says why a run has failed.
+        """
         rows = [
             {"node": each, "heard": self._heard[each], "absent": self._heard[each] < self._round, **amounts}
             for each, amounts in self.total.items()
         ]
-        status = {"state": state, "num_rounds": self._settings["rounds"], "version": self._round, "nodes": rows}
+        progress = {"num_rounds": self._settings["rounds"], "version": self._round}
+        status = {"state": state, "reason": reason[:MAX_REASON_CHARACTERS], **progress, "nodes": rows}
         _write(self._nodes, json.dumps(status).encode())
 
 

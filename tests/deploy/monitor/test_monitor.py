@@ -155,6 +155,8 @@ def test_a_run_that_has_failed_says_why_and_one_that_was_stopped_how_to_continue
     assert failed[2] == "failed after round 4 of 12, version 4: no node answers"
     kept = replace(VIEW, state="stopped", settings=VIEW.settings | {"checkpoint-every": 1})
     assert text_of(kept)[2] == f"stopped after round 4 of 12, version 4; resume=true run-name={VIEW.name} continues it"
+    gossip = replace(VIEW, state="stopped", settings={"neighbors": {"1": "127.0.0.1:9101"}})
+    assert text_of(gossip)[2] == "stopped after round 4 of 12, version 4; the same command continues it"
     begun = replace(VIEW, state="stopped", rounds=(), version=None)
     assert text_of(begun)[2] == f"stopped after round 0 of 12; resume=true run-name={VIEW.name} continues it"
     split = replace(begun, settings=VIEW.settings | {"split": "split()"})

@@ -99,6 +99,21 @@ def test_a_node_that_has_done_all_rounds_says_so_and_keeps_its_files(
     assert read_run(folder).state == "completed"
 
 
+@pytest.mark.parametrize(
+    ("text", "error", "state", "reason"),
+    [("", KeyboardInterrupt, "stopped", ""), ("no memory" * 99, RuntimeError, "failed", ("no memory" * 99)[:500])],
+)
+def test_a_node_says_in_its_folder_how_it_ended(
+    tmp_path: Path, text: str, error: type[BaseException], state: str, reason: str
+) -> None:
+    path = write_settings(tmp_path, 0, free_ports(2), task="tests.gossip.peers.toy:Ending", silence=0.2)
+    path.write_text(f"{path.read_text()}\n[settings]\ntext = '{text}'\n")
+    with pytest.raises(error):
+        run(read_settings(path), silent)
+    seen = read_run(tmp_path / "node-0")
+    assert (seen.state, seen.reason) == (state, reason)
+
+
 @pytest.mark.system
 def test_a_node_that_starts_late_joins_the_others_in_their_round(tmp_path: Path) -> None:
     ports = free_ports(2)

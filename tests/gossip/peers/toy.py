@@ -43,6 +43,19 @@ class Slow(Toy):
         return super().evaluate(model, round_number)
 
 
+class Ending(Toy):
+    """Raises an exception in its first training: `text` in two lines, or the end by a signal if that is empty."""
+
+    def __init__(self, node: int, num_nodes: int, seed: int, text: str) -> None:
+        super().__init__(node, num_nodes, seed)
+        self.text = text
+
+    def train(self, model: Mapping[str, NDArray[Any]], kept: Kept, round_number: int) -> tuple[Model, Kept]:
+        if not self.text:
+            raise KeyboardInterrupt
+        raise RuntimeError(f"{self.text}\nhere")
+
+
 def Narrow(node: int, num_nodes: int, seed: int, size: int) -> Toy:
     """Need a setting."""
     return Toy(node, num_nodes, seed + size)
