@@ -144,12 +144,13 @@ def _state(view: RunSnapshot) -> Text:
 
 def _accuracy(rounds: Sequence[RoundRecord]) -> list[Text]:
     """Return the accuracy so far as a row of bars, relative to the best one; nothing before it was measured."""
-    values = [each.accuracy for each in rounds if each.accuracy is not None]
+    values = [each.accuracy for each in rounds if each.accuracy is not None and math.isfinite(each.accuracy)]
     if not values:
         return []
     best, count = max(values), min(len(values), MAX_BARS)
     picked = [values[(bar + 1) * len(values) // count - 1] for bar in range(count)]  # the last value included
-    bars = "".join(BARS[min(int(value / best * len(BARS)), len(BARS) - 1)] if best else BARS[0] for value in picked)
+    heights = [max(int(value / best * len(BARS)), 0) if best > 0 else 0 for value in picked]
+    bars = "".join(BARS[min(height, len(BARS) - 1)] for height in heights)
     return [Text(f"accuracy {bars} {values[-1]:.1%}, best {best:.1%}")]
 
 

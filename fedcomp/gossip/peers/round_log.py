@@ -7,22 +7,29 @@ neighbour.  ``fedcomp monitor FOLDER`` shows these files.
 import errno
 import json
 import logging
+import math
 import os
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from fedcomp.core import write_atomically
 from fedcomp.errors import CORRUPTION_ERRORS
 from fedcomp.gossip.peers.set_aside import set_aside
+from fedcomp.sync import Traffic
 
 log = logging.getLogger("fedcomp.gossip")
 DIGEST = "training-digest"
 """The entry of `settings.json` that differs between trainings."""
 RUNNING, COMPLETED, FAILED, STOPPED = "running", "completed", "failed", "stopped"
 MAX_REASON_CHARACTERS = 500
+RESERVED = frozenset({"round", "seconds", "used", "neighbors", "traffic", "uplink", "downlink"}) | {
+    item.name for item in fields(Traffic)
+}
+"""The names of a row that no result of a task may have."""
 Amounts = Counter[str]
 """Bytes by the names of `fedcomp.sync.Traffic`."""
 
@@ -108,14 +115,20 @@ class RoundLog:
     ) -> dict[str, Any]:
         """Return the row of a round.
 
-        `used` are the neighbours whose edges were used, and `results` the results of the task's `evaluate`.
+        `used` are the neighbours whose edges were used, and `results` the results of the task's `evaluate`; NaN and infinity
+        are written as null.  Raises `ValueError` for a result with the name of another entry.
         """
+        if taken := RESERVED & results.keys():
+            raise ValueError(
+                f"evaluate returns {min(taken)!r}, which is an entry of each round already; another name is needed"
+            )
+        numbers = {name: float(value) for name, value in results.items()}
         sums = sum(traffic.values(), Amounts())
         return {
             "round": round_number,
             "accuracy": None,
             "loss": None,
-            **{name: float(value) for name, value in results.items()},
+            **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
             **sums,
             "seconds": round(seconds, 3),
             "used": list(used),

@@ -25,5 +25,8 @@ class Task(Protocol):
         ...
 
     def evaluate(self, model: Mapping[str, NDArray[Any]], round_number: int) -> Mapping[str, float]:
-        """Return the results of a model after mixing, by name, such as accuracy; empty in a round without evaluation."""
+        """Return the results of a model after mixing, by name, such as accuracy; empty in a round without evaluation.
+
+        The names are those of entries in ``rounds.jsonl``, which has others already, such as ``round`` and ``seconds``.
+        """
         ...

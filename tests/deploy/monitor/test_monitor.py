@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import pty
 import socket
@@ -161,6 +162,20 @@ def test_a_run_that_has_failed_says_why_and_one_that_was_stopped_how_to_continue
     assert text_of(begun)[2] == f"stopped after round 0 of 12; resume=true run-name={VIEW.name} continues it"
     split = replace(begun, settings=VIEW.settings | {"split": "split()"})
     assert text_of(split)[2] == "stopped after round 0 of 12; it kept no checkpoint to continue from"
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ([math.nan, 0.5, math.inf], "accuracy █ 50.0%, best 50.0%"),
+        ([-90.0, 0.5, 1.0], "accuracy ▁▅█ 100.0%, best 100.0%"),
+        ([-4.0, -2.0], "accuracy ▁▁ -200.0%, best -200.0%"),
+        ([0.0, 0.0], "accuracy ▁▁ 0.0%, best 0.0%"),
+    ],
+)
+def test_an_accuracy_that_is_no_share_is_shown(values: list[float], line: str) -> None:
+    rounds = tuple(record(number, accuracy=value) for number, value in enumerate(values))
+    assert text_of(replace(VIEW, rounds=rounds))[5] == line
 
 
 def test_a_run_that_has_just_started_is_shown() -> None:

@@ -1,6 +1,7 @@
 """The files that a node writes for people: sums over the run, who is absent, and what a killed node finds."""
 
 import json
+import math
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,20 @@ def test_a_killed_node_continues_its_sums_and_drops_a_line_that_was_cut(tmp_path
     seen = read_run(tmp_path)
     assert [row.round for row in seen.rounds] == [1, 2, 3]
     assert [row.traffic.uplink_bytes for row in seen.nodes] == [15, 7]
+
+
+def test_results_that_are_no_numbers_are_null(tmp_path: Path) -> None:
+    log = records(tmp_path)
+    row = log.row(1, {1: Amounts(), 2: Amounts()}, [1], 0.5, {"accuracy": math.nan, "loss": -math.inf, "f1": 0.25})
+    assert (row["accuracy"], row["loss"], row["f1"]) == (None, None, 0.25)
+    log.append(row)
+    assert read_run(tmp_path).rounds[0].accuracy is None
+
+
+@pytest.mark.parametrize("name", ["round", "seconds", "used", "neighbors", "uplink_bytes", "uplink", "traffic"])
+def test_a_result_with_the_name_of_another_entry_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}'"):
+        records(tmp_path).row(1, {1: Amounts(), 2: Amounts()}, [1], 0.5, {"accuracy": 0.5, name: 7.0})
 
 
 def test_traffic_is_counted_by_neighbor_until_it_is_taken() -> None:
