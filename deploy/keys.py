@@ -13,8 +13,10 @@ which a command that was killed leaves, gets that file from the next command.
 
 import argparse
 import ipaddress
+import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -240,23 +242,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (server, node, peer):
         command.add_argument("folder", type=Path, help="where the keys go; its mode must be 0700")
     args = parser.parse_args(arguments)
-    folder: Path = args.folder
     try:
+        folder: Path = args.folder.expanduser()  # which no shell does in quotes
         if args.command == "server":
             make_server(folder, args.host, args.days)
-            print(f"SuperLink: --ssl-ca-certfile {folder}/ca.pem --ssl-certfile {folder}/server.pem", end="")
-            print(
-                f" --ssl-keyfile {folder}/server.key\nnodes:     give each {folder}/ca.pem; the *.key files stay here"
-            )
+            ca, pem, key = (shlex.quote(str(folder / name)) for name in ("ca.pem", "server.pem", "server.key"))
+            print(f"SuperLink: --ssl-ca-certfile {ca} --ssl-certfile {pem} --ssl-keyfile {key}")
+            print(f"nodes:     give each {ca}; the *.key files stay here")
         elif args.command == "peer":
             make_peer(folder, args.node, args.host, args.days)
-            name = folder / f"node-{args.node}"
-            print(f'[tls]\nca = "{folder}/ca.pem"\ncertificate = "{name}.pem"\nkey = "{name}.key"')
+            files = {"ca": "ca.pem", "certificate": f"node-{args.node}.pem", "key": f"node-{args.node}.key"}
+            print("[tls]")
+            for name, file in files.items():  # a text of JSON is one of TOML
+                print(f"{name} = {json.dumps(str(folder / file), ensure_ascii=False)}")
         else:
             make_node(folder)
-            print(f"SuperNode: --auth-supernode-private-key {folder}/node.key, which stays here")
-            print(f"operator:  flwr supernode register {folder}/node.pub")
-    except (KeyFileError, OSError) as error:
+            key, public = (shlex.quote(str(folder / name)) for name in ("node.key", "node.pub"))
+            print(f"SuperNode: --auth-supernode-private-key {key}, which stays here")
+            print(f"operator:  flwr supernode register {public}")
+    except (KeyFileError, OSError, RuntimeError) as error:  # RuntimeError: a home that is not known
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -28,6 +28,7 @@ from experiments.plan import StudyError, StudyPlan, read_plan
 from experiments.results import Results, claim, read_csv, write_text
 from experiments.runner import Event, Failure, Workers, ray_workers, run_cells
 from experiments.study_report import About, made_now, render
+from fedcomp.commands import path_of
 
 STUDIES = Path(__file__).resolve().parent / "studies"
 FAILED = 1
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_study(options: argparse.Namespace, console: Console) -> int:
-    data_dir = str(options.data_dir.expanduser().absolute()) if options.data_dir else ""
+    data_dir = str(options.data_dir.absolute()) if options.data_dir else ""
     plan = read_plan(options.study)
     _log(console, f"{options.study}: {len(plan.cells)} cells; checking settings and data")
     check_settings(plan)
@@ -212,12 +213,12 @@ def _name(study: Path) -> str:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = new_parser("fedcomp study", __doc__)
-    parser.add_argument("study", type=Path, help="the study file, TOML")
-    parser.add_argument("--data-dir", type=Path, help="the folder with the datasets' files; embedded ones need none")
-    parser.add_argument("--out", type=Path, help="folder for results.csv and report.html (runs/studies/NAME)")
+    parser.add_argument("study", type=path_of, help="the study file, TOML")
+    parser.add_argument("--data-dir", type=path_of, help="the folder with the datasets' files; embedded ones need none")
+    parser.add_argument("--out", type=path_of, help="folder for results.csv and report.html (runs/studies/NAME)")
     parser.add_argument(
         "--reuse",
-        type=Path,
+        type=path_of,
         nargs="+",
         default=[],
         metavar="CSV",

@@ -11,7 +11,6 @@ lengths of a task's runs are columns, in two tables: accuracy, and bytes.
 import argparse
 import re
 import sys
-from pathlib import Path
 
 import pandas as pd
 
@@ -19,6 +18,7 @@ from experiments.command import command, new_parser, usage
 from experiments.plan import StudyError
 from experiments.results import read_csv
 from experiments.table import Table
+from fedcomp.commands import path_of
 
 BOUND, MOST_BYTES = 0.005, 1.25
 """The mean accuracy that a method may be below dense, and the most bytes that auto should send, over those of the best pair."""
@@ -138,7 +138,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 PARSER = new_parser("python -m experiments.automatic", __doc__)
-PARSER.add_argument("tables", type=Path, nargs="+", metavar="CSV", help="results of the study, or of its parts")
+PARSER.add_argument("tables", type=path_of, nargs="+", metavar="CSV", help="results of the study, or of its parts")
 PARSER.add_argument(
     "--by-length", action="store_true", help="print a table of accuracy and one of bytes, by length of run"
 )

@@ -68,7 +68,7 @@ def add_training(parser: argparse.ArgumentParser, *, steps: int, batch_size: int
     parser.add_argument("--steps", type=positive, default=steps, help="local steps in a round")
     parser.add_argument("--batch-size", type=positive, default=batch_size)
     parser.add_argument("--learning-rate", type=float, default=0.1)
-    parser.add_argument("--out", type=Path, help="a CSV file for all evaluated rounds")
+    parser.add_argument("--out", type=commands.path_of, help="a CSV file for all evaluated rounds")
 
 
 def positive(text: str) -> int:

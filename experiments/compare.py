@@ -20,6 +20,7 @@ from deploy.monitor.snapshot import MonitorError, RunSnapshot, read_run
 from experiments.command import command, new_parser, usage
 from experiments.figures import COLORS, MARKERS, MARKERS_PER_LINE
 from experiments.table import Table
+from fedcomp.commands import path_of
 from fedcomp.core import format_bytes
 
 NOT_COMPARED = frozenset({"run-name", "runs-dir", "resume"})
@@ -156,11 +157,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 PARSER = new_parser("fedcomp compare", __doc__)
-PARSER.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the folder of a run, such as runs/digits-001")
+PARSER.add_argument("runs", type=path_of, nargs="+", metavar="RUN", help="the folder of a run, such as runs/digits-001")
 PARSER.add_argument("--target", type=float, help="an accuracy, 0 to 1 (the highest whole percent that all runs reach)")
 PARSER.add_argument("--tables", choices=("text", "markdown", "latex"), default="text", help="how tables are printed")
 PARSER.add_argument(
-    "--out", type=Path, default=Path("runs/compare.png"), metavar="FILE", help="the figure: .png, .svg or .pdf"
+    "--out", type=path_of, default=Path("runs/compare.png"), metavar="FILE", help="the figure: .png, .svg or .pdf"
 )
 main = command(run, PARSER)
 

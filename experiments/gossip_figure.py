@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from benchmarks.figure_file import format_of, write
 from experiments.command import command, new_parser, usage
 from experiments.figures import COLORS, LINE_STYLE, MARKERS, mark_few
+from fedcomp.commands import path_of
 
 COLUMNS = ("partition", "training", "method", "seed", "round", "consensus_distance")
 
@@ -71,8 +72,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 PARSER = new_parser("python -m experiments.gossip_figure", "Draw consensus distances.")
-PARSER.add_argument("rows", nargs="+", type=Path, help="files of experiments.gossip --out")
-PARSER.add_argument("figure", type=Path, help="a name that ends in .png, .svg or .pdf")
+PARSER.add_argument("rows", nargs="+", type=path_of, help="files of experiments.gossip --out")
+PARSER.add_argument("figure", type=path_of, help="a name that ends in .png, .svg or .pdf")
 main = command(run, PARSER)
 
 

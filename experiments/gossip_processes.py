@@ -25,6 +25,7 @@ from clients.local import LocalPlan, train
 from deploy.environment import free_ports
 from deploy.keys import make_peer
 from experiments.command import BATCH, command, load_test, new_parser, positive, samples_of, usage
+from fedcomp.commands import path_of
 from fedcomp.core import parse_setting, read_archive
 from fedcomp.gossip import parse_method, parse_topology
 from fedcomp.tasks import build_model, evaluate, input_shape
@@ -186,7 +187,7 @@ PARSER.add_argument("--rounds", type=positive, default=60)
 PARSER.add_argument("--topology", default="ring()")
 PARSER.add_argument("--method", default="choco(eden(bits=2), step_size=1.0)")
 PARSER.add_argument("--seed", type=int, default=0)
-PARSER.add_argument("--folder", type=Path, help="keeps keys, settings and states; a second run continues from them")
+PARSER.add_argument("--folder", type=path_of, help="keeps keys, settings and states; a second run continues from them")
 main = command(run, PARSER)
 
 

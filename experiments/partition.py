@@ -22,6 +22,7 @@ from matplotlib.ticker import MaxNLocator
 from benchmarks.figure_file import format_of, write
 from clients.samples import own_card
 from experiments.command import command, new_parser, usage
+from fedcomp.commands import path_of
 from fedcomp.data import Spread, load, parse_partition, partition_train, spread
 
 MAX_COLUMNS = 3
@@ -119,7 +120,9 @@ PARSER.add_argument(
 )
 PARSER.add_argument("--clients", type=int, default=100)
 PARSER.add_argument("--seed", type=int, default=0)
-PARSER.add_argument("--out", type=Path, default=Path("runs/partition.png"), metavar="FILE", help=".png, .svg or .pdf")
+PARSER.add_argument(
+    "--out", type=path_of, default=Path("runs/partition.png"), metavar="FILE", help=".png, .svg or .pdf"
+)
 main = command(run, PARSER)
 
 

@@ -36,6 +36,7 @@ from experiments.tables import (
     target_table,
     time_table,
 )
+from fedcomp.commands import path_of
 from fedcomp.core import parse_call
 from fedcomp.methods import METHODS
 
@@ -150,16 +151,20 @@ def _papers(study: Study) -> dict[str, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the report of a table of results; return 0."""
     parser = new_parser("fedcomp report", __doc__)
-    parser.add_argument("results", type=Path, help="the CSV file of a study")
-    parser.add_argument("--out", type=Path, help="the page; by default next to the results, with .html instead of .csv")
+    parser.add_argument("results", type=path_of, help="the CSV file of a study")
+    parser.add_argument(
+        "--out", type=path_of, help="the page; by default next to the results, with .html instead of .csv"
+    )
     parser.add_argument("--title", help="by default the name of the results file")
     parser.add_argument("--question", default="", help="the question of the study, a paragraph")
     parser.add_argument("--target", type=float, nargs="+", default=[], help="target accuracies, 0 to 1")
     parser.add_argument("--slowdown", type=float, default=1.0, help="of a node, relative to the machine of the study")
-    parser.add_argument("--figures", type=Path, help="a folder for the figures as files")
+    parser.add_argument("--figures", type=path_of, help="a folder for the figures as files")
     parser.add_argument("--format", nargs="+", choices=FORMATS, default=["png"], help="of these files (png)")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown as well")
-    parser.add_argument("--latex", type=Path, metavar="DIR", help="a folder for the tables as .tex files, for booktabs")
+    parser.add_argument(
+        "--latex", type=path_of, metavar="DIR", help="a folder for the tables as .tex files, for booktabs"
+    )
     options = parser.parse_args(arguments)
     out = options.out or options.results.with_suffix(".html")
     given = sys.argv[1:] if arguments is None else arguments

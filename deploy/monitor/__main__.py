@@ -18,7 +18,7 @@ from rich.live import Live
 from deploy.monitor.keyboard import keyboard
 from deploy.monitor.snapshot import MonitorError, RunSnapshot, read_run
 from deploy.monitor.tui import Position, most_above, render
-from fedcomp.commands import new_parser
+from fedcomp.commands import new_parser, path_of
 from server.run_status import RUNNING
 
 POLL_S = 1.0
@@ -55,7 +55,7 @@ class _Reader:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0, 1 after one sentence for a folder that is no run, or 130 for Ctrl-C."""
     parser = new_parser("fedcomp monitor", __doc__)
-    parser.add_argument("folder", type=Path, help="the run's folder, such as runs/digits-001")
+    parser.add_argument("folder", type=path_of, help="the run's folder, such as runs/digits-001")
     parser.add_argument("--once", action="store_true", help="print the current state, and exit")
     text = "serve metrics to Prometheus on this port until Ctrl-C, also when the run has ended"
     parser.add_argument("--prometheus", type=int, metavar="PORT", help=text)

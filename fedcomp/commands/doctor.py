@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcomp import __version__
-from fedcomp.commands import new_parser
+from fedcomp.commands import new_parser, path_of
 from fedcomp.versions import unsupported_flower
 
 OK, NOTE, FAILED = "ok", "note", "FAILED"
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="HOST:PORT",
         help="of a SuperLink: the one that nodes connect to, by default port 8000",
     )
-    parser.add_argument("--root-certificates", type=Path, metavar="FILE", help="as for flower-supernode")
+    parser.add_argument("--root-certificates", type=path_of, metavar="FILE", help="as for flower-supernode")
     options = parser.parse_args(arguments)
     failed = False
     for result, text in (

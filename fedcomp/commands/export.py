@@ -7,21 +7,20 @@ The packed weights of an inference.npz are written unpacked.
 
 import sys
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save
 
-from fedcomp.commands import new_parser
+from fedcomp.commands import new_parser, path_of
 from fedcomp.core import DAMAGE, write_atomically
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the file.  Return 0, or 1 after one sentence about what is wrong."""
     parser = new_parser("fedcomp export", __doc__)
-    parser.add_argument("model", type=Path, metavar="MODEL.npz", help="named arrays, as a run's folder holds them")
-    parser.add_argument("out", type=Path, metavar="OUT.safetensors")
+    parser.add_argument("model", type=path_of, metavar="MODEL.npz", help="named arrays, as a run's folder holds them")
+    parser.add_argument("out", type=path_of, metavar="OUT.safetensors")
     options = parser.parse_args(arguments)
     try:
         with options.model.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedcomp.commands import new_parser
+from fedcomp.commands import new_parser, path_of
 from fedcomp.errors import FedcompError, TruncatedError, UnknownFormatError
 from fedcomp.quantized import Steps, Ternary
 from fedcomp.sync import from_key_frame, layout_in, split_payload
@@ -173,8 +173,10 @@ def _payload_fields(frame: Frame, layout: Layout | None) -> Iterator[Field]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the description of a file.  Return 0, or 1 after one sentence about what is wrong."""
     parser = new_parser("fedcomp show", __doc__)
-    parser.add_argument("file", metavar="FILE", help="a file of frames or of a server message; - is the standard input")
-    name: str = parser.parse_args(arguments).file
+    parser.add_argument(
+        "file", type=path_of, metavar="FILE", help="a file of frames or of a server message; - is the standard input"
+    )
+    name = str(parser.parse_args(arguments).file)
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:

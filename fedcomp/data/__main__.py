@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcomp.commands import new_parser
+from fedcomp.commands import new_parser, path_of
 from fedcomp.data.card import Card
 from fedcomp.data.formats import read_npz
 from fedcomp.data.load import load
@@ -87,16 +87,16 @@ def _parser() -> argparse.ArgumentParser:
     packing = kinds.add_parser("pack", help="write a device's own arrays")
     checking = kinds.add_parser("check", help="report the samples that a run would find in a folder")
     for one in (sharing, packing, checking):
-        one.add_argument("card", type=Path, metavar="CARD.toml", help="the run's card, in datasets/")
+        one.add_argument("card", type=path_of, metavar="CARD.toml", help="the run's card, in datasets/")
     sharing.add_argument("--partition", default="iid()", metavar="TEXT", help='as "dirichlet(alpha=0.1)"')
     sharing.add_argument("--nodes", type=int, required=True)
     sharing.add_argument("--seed", type=int, default=0)
     sharing.add_argument("--data-dir", default="", help="the folder of the dataset's own files")
-    packing.add_argument("samples", type=Path, metavar="SAMPLES.npz", help="arrays x (N, *shape) and y (N,)")
+    packing.add_argument("samples", type=path_of, metavar="SAMPLES.npz", help="arrays x (N, *shape) and y (N,)")
     packing.add_argument("--over", action="store_true", help="write over what was packed before")
     for one in (sharing, packing):
-        one.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    checking.add_argument("folder", type=Path, metavar="FOLDER")
+        one.add_argument("--out", type=path_of, required=True, metavar="FOLDER")
+    checking.add_argument("folder", type=path_of, metavar="FOLDER")
     return parser
 
 

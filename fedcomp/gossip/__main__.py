@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcomp.commands import new_parser
+from fedcomp.commands import new_parser, path_of
 from fedcomp.errors import CorruptError
 from fedcomp.gossip.peers import RefusedError, read_settings, run
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = (
         "the TOML file of the node; the module of its task may be next to it; docs/how-to/gossip.md lists the settings"
     )
-    parser.add_argument("settings", type=Path, help=text)
+    parser.add_argument("settings", type=path_of, help=text)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(TERMINATED))
     path: Path = parser.parse_args(arguments).settings

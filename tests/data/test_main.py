@@ -47,6 +47,18 @@ def test_a_device_packs_samples_of_every_embedded_dataset(tmp_path: Path, name: 
     assert len(load_own(card, tmp_path / "data").y) == 4
 
 
+def test_a_tilde_in_a_path_is_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["share", CARD, "--nodes", "2", "--out=~/shares"]) == 0
+    assert main(["check", CARD, "~/shares/node-1"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{tmp_path}/shares/node-1: ")
+    with pytest.raises(SystemExit):
+        main(["check", CARD, "~nobody-of-this-name/x"])
+    assert "argument FOLDER: '~nobody-of-this-name/x': " in capsys.readouterr().err
+
+
 def test_sonnets_are_shared(tmp_path: Path) -> None:
     assert main(["share", str(CARDS / "sonnets.toml"), "--nodes", "2", "--out", str(tmp_path / "shares")]) == 0
     dataset = load(read_card("sonnets", CARDS))

@@ -1,9 +1,11 @@
 """Keys and certificates: TLS and Flower accept them, and their files are private."""
 
 import os
+import shlex
 import ssl
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -181,6 +183,24 @@ def test_the_command_makes_keys_and_prints_their_use(tmp_path: Path) -> None:
     done = command("node", str(tmp_path / "node"))
     assert done.returncode == 0
     assert f"flwr supernode register {tmp_path}/node/node.pub" in done.stdout
+
+
+def test_the_command_prints_paths_as_a_shell_and_toml_read_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / 'my "own" keys'
+    words = shlex.split(command("server", '~/my "own" keys').stdout)
+    assert [word for word in words if word.endswith("/server.pem")] == [str(folder / "server.pem")]
+    done = command("peer", str(folder), "--node", "1")
+    assert tomllib.loads(done.stdout)["tls"] == {
+        "ca": str(folder / "ca.pem"),
+        "certificate": str(folder / "node-1.pem"),
+        "key": str(folder / "node-1.key"),
+    }
+    assert shlex.split(command("node", str(folder)).stdout)[-1] == str(folder / "node.pub")
+    done = command("node", "~nobody-of-this-name/keys")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
 
 
 def test_the_command_refuses_in_one_sentence(tmp_path: Path) -> None:

@@ -88,6 +88,12 @@ def test_the_command_prints_both_tables_and_writes_the_figure(
     assert "<svg" in out.read_text()
 
 
+def test_a_tilde_in_a_path_is_the_home_folder(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(runs[0].parent))
+    assert main(["~/a", "~/b", "--out=~/c.svg"]) == 0
+    assert (runs[0].parent / "c.svg").exists()
+
+
 def test_runs_with_equal_settings_have_no_table_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [str(write_run(tmp_path / name, [0.1, 0.5])) for name in "ab"]
     assert main([*paths, "--out", str(tmp_path / "c.png")]) == 0

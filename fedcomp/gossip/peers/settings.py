@@ -59,7 +59,7 @@ class PeerSettings:
 
 
 def read_settings(path: Path) -> PeerSettings:
-    """Return the settings in the TOML file `path`; paths in it are relative to its folder.
+    """Return the settings in the TOML file `path`; paths in it are relative to its folder, and may begin with ``~``.
 
     Raises `ValueError` for a file that cannot be read, and for an unknown, missing or impossible setting.
     """
@@ -100,7 +100,7 @@ def read_settings(path: Path) -> PeerSettings:
         parse_setting("method", values["method"], parse_method),
         values["rounds"],
         values["seed"],
-        path.parent / values["state-dir"],
+        _path(path.parent, "state-dir", values["state-dir"]),
         _entry(values["task"], values["settings"]),
         values["settings"],
         values["timeout"],
@@ -108,6 +108,13 @@ def read_settings(path: Path) -> PeerSettings:
         _tls(values, addresses, path.parent),
         values,
     )
+
+
+def _path(folder: Path, name: str, text: str) -> Path:
+    try:
+        return folder / Path(text).expanduser()
+    except RuntimeError as error:  # of a home that is not known
+        raise ValueError(f"{name} is {text!r}: {error}") from None
 
 
 def _neighbors(table: Mapping[str, Any], topology: Topology, number: int) -> dict[int, str]:
@@ -143,14 +150,15 @@ def _tls(values: Mapping[str, Any], addresses: Mapping[str, str], folder: Path) 
     found_files: dict[str, bytes] = {}
     for name in TLS_FILES:
         try:
-            found_files[name] = (folder / str(table[name])).read_bytes()
+            found_files[name] = _path(folder, f"tls.{name}", str(table[name])).read_bytes()
         except OSError as error:
             raise ValueError(f"tls.{name} is {table[name]!r}; a readable file is needed ({error.strerror})") from None
         if b"-----BEGIN" not in found_files[name]:
             raise ValueError(f"tls.{name} is {table[name]!r}; a PEM file is needed")
     try:
-        context = ssl.create_default_context(cafile=folder / str(table["ca"]))
-        context.load_cert_chain(folder / str(table["certificate"]), folder / str(table["key"]), password="")
+        ca, certificate, key = (_path(folder, f"tls.{name}", str(table[name])) for name in TLS_FILES)
+        context = ssl.create_default_context(cafile=ca)
+        context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:  # of ssl: a damaged file, or a key of another certificate
         texts = ", ".join(repr(table[name]) for name in TLS_FILES)
         raise ValueError(

@@ -244,6 +244,24 @@ def test_wrong_settings_are_one_sentence_before_anything_starts(
     assert not (tmp_path / "node-0").exists()
 
 
+def test_a_tilde_in_a_path_of_the_settings_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    make_keys(home, 2)
+    text = tls(tmp_path, 0).replace("'keys/", "'~/keys/")
+    path = write_settings(tmp_path, 0, [9100, 9101], text, **{"state-dir": "~/node-0"})
+    monkeypatch.setenv("HOME", str(home))
+    settings = read_settings(path)
+    assert settings.state_dir == home / "node-0"
+    assert settings.tls is not None
+    assert settings.tls.key == (home / "keys" / "node-0.key").read_bytes()
+    for name, file in (("tls.ca", "~/keys/ca.pem"), ("state-dir", "~/node-0")):
+        unknown = file.replace("~", "~nobody-of-this-name")
+        path.write_text(path.read_text().replace(file, unknown))
+        with pytest.raises(ValueError, match=f"{name} is '{unknown}': "):
+            read_settings(path)
+        path.write_text(path.read_text().replace(unknown, file))
+
+
 def test_the_command_finds_a_task_next_to_the_settings(tmp_path: Path) -> None:
     """The command `fedcomp`, unlike `python -m`, does not have the working folder on its path; `-P` neither."""
     (tmp_path / "own_task.py").write_text(
