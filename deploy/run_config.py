@@ -79,18 +79,18 @@ def run_config(texts: list[str], defaults: Mapping[str, object], num_nodes: int)
 
     Unless `min-nodes` is among them, the run waits for all `num_nodes` nodes.
     """
-    config = {"min-nodes": num_nodes} | parse_config(texts)
+    config: Config = {"min-nodes": num_nodes} | parse_config(texts)
+    try:
+        checked = Settings.from_config({**defaults, **config}).to_config()
+    except SettingsError as error:
+        raise LaunchError(str(error)) from None
+    config = {key: checked[key] for key in config}
     for key in PATHS:
-        path = config.get(key, defaults.get(key))
-        if isinstance(path, str) and path:
+        if path := str(checked[key]):
             try:
                 config[key] = str(Path(path).expanduser().absolute())
             except RuntimeError as error:  # of a home that is not known
                 raise LaunchError(f"{key} is {path!r}: {error}") from None
-    try:
-        Settings.from_config({**defaults, **config})
-    except SettingsError as error:
-        raise LaunchError(str(error)) from None
     return config
 
 

@@ -6,7 +6,7 @@ An error is one sentence that names the setting, its value, and what is needed.
 from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 import fedcomp
@@ -27,8 +27,14 @@ def _accepted_by(parse: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _number_as_text(value: object) -> object:
+    """Return a whole number as the text that it was on a command line, such as the layer 2."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Numeral = BeforeValidator(_number_as_text)
 # The description of a type completes the sentence "... is needed".
-Text = Annotated[str, Field(description="a text")]
+Text = Annotated[str, Field(description="a text"), Numeral]
 MAX_COUNT = 10**9
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT, description="a whole number from 0 to 10^9")]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT, description="a whole number from 1 to 10^9")]
@@ -120,10 +126,11 @@ class Settings(CheckedConfig):
     ]
     num_threads: Threads
     evaluate_every: PositiveCount
-    runs_dir: Annotated[str, Field(min_length=1, description="a folder")]
+    runs_dir: Annotated[str, Field(min_length=1, description="a folder"), Numeral]
     run_name: Annotated[
         str,
         Field(pattern=r"^([\w-][\w.-]{0,99})?$", description="a plain name of at most 100 letters, without folders,"),
+        Numeral,
     ]
     checkpoint_every: Count
     resume: Annotated[bool, Field(description="true or false")]

@@ -104,6 +104,12 @@ def test_paths_become_absolute_and_all_nodes_are_waited_for(config: Config) -> N
     assert run_config(["min-nodes=3"], config, 7)["min-nodes"] == 3
 
 
+def test_whole_numbers_are_texts_where_texts_are_needed(config: Config) -> None:
+    changed = run_config(["run-name=7 split-layer=2 runs-dir=5 seed=3"], config, 7)
+    assert (changed["run-name"], changed["split-layer"], changed["seed"]) == ("7", "2", 3)
+    assert changed["runs-dir"] == str(Path.cwd() / "5")
+
+
 def test_a_wrong_setting_is_refused_before_anything_starts(config: Config) -> None:
     with pytest.raises(LaunchError, match="num-rounds is 0; .*1"):
         run_config(["num-rounds=0"], config, 7)

@@ -74,6 +74,14 @@ def test_an_integer_is_accepted_where_a_number_is_needed(config: Config) -> None
     assert isinstance(settings.learning_rate, float)
 
 
+@pytest.mark.parametrize("key", ["run-name", "split-layer", "data-dir", "runs-dir"])
+def test_a_whole_number_is_accepted_where_a_text_is_needed(config: Config, key: str) -> None:
+    assert Settings.from_config(config | {key: 7}).to_config()[key] == "7"
+    for value in (True, 0.5):
+        with pytest.raises(SettingsError, match=f"^{key} is {value}; a .* is needed$"):
+            Settings.from_config(config | {key: value})
+
+
 def test_resuming_needs_the_name_of_the_run(config: Config) -> None:
     with pytest.raises(SettingsError, match="run-name"):
         Settings.from_config(config | {"resume": True})
