@@ -22,21 +22,33 @@ from flwr.app import Context, RecordDict
 from fedcomp.flower import LocalGrid, Speeds
 
 NODES, SEED = 5, 1
+MAX_SEED = 2**32 - 1
+NEEDED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+"""The type of a setting's default -> what is needed."""
 
 
 def read(folder: Path, *settings: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the table `tool` of the example in `folder`, and its run config with `settings`, such as "batch-size=20".
 
-    Raises `ValueError` if there is no Flower app, for a setting that it does not have, and for one that is given twice.
+    Raises `ValueError` if there is no Flower app, for a setting that it does not have, for a value that it cannot have, and for
+    one that is given twice.
     """
     path = folder / "pyproject.toml"
     tool: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["tool"] if path.is_file() else {}
+    if (folder / "simulate.py").is_file():
+        raise ValueError(f"{folder.name} is no Flower app; python {folder / 'simulate.py'} runs it")
     if "flwr" not in tool:
         raise ValueError(f"there is no Flower app in {folder}; name a folder such as examples/pytorch")
     config = _flat(tool["flwr"]["app"]["config"])
     changed = _flat(tomllib.loads("\n".join(settings)))
     if unknown := set(changed) - set(config):
         raise ValueError(f"{folder.name} has no setting {', '.join(sorted(unknown))}; it has {', '.join(config)}")
+    for name, value in changed.items():
+        default = config[name]
+        if type(value) is not type(default) and (type(value), type(default)) != (int, float):
+            raise ValueError(f"{name} is {value!r}; {NEEDED[type(default)]} is needed")
+        if type(value) is int and type(default) is int and value < min(default, 1):
+            raise ValueError(f"{name} is {value}; at least {min(default, 1)} is needed")
     return tool, config | changed
 
 
@@ -110,6 +122,8 @@ if __name__ == "__main__":
     if options.folder is None:
         parser.error("name the folder of an example, such as examples/pytorch")
     try:
+        if not 0 <= options.seed <= MAX_SEED:
+            raise ValueError(f"--seed is {options.seed}; a whole number from 0 to {MAX_SEED} is needed")
         read(Path(options.folder).resolve(), *options.settings)
     except ValueError as error:
         sys.exit(f"error: {error}")

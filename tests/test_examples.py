@@ -228,7 +228,15 @@ def test_the_settings_of_flowertune_are_settings_of_the_lora_example() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "error"),
     [
-        ("gossip", [], "no Flower app in .*/examples/gossip; name a folder"),
+        (".", [], "no Flower app in .*/examples; name a folder"),
+        ("gossip", [], "gossip is no Flower app; python .*/examples/gossip/simulate.py runs it"),
+        ("pytorch", ["num-server-rounds=0"], "num-server-rounds is 0; at least 1 is needed"),
+        ("pytorch", ["num-server-rounds=1.5"], "num-server-rounds is 1.5; a whole number is needed"),
+        ("pytorch", ["num-server-rounds=true"], "num-server-rounds is True; a whole number is needed"),
+        ("pytorch", ["learning-rate='high'"], "learning-rate is 'high'; a number is needed"),
+        ("pytorch", ["compress=1"], "compress is 1; true or false is needed"),
+        ("lora", ["model.quantization=-1"], "model.quantization is -1; at least 0 is needed"),
+        ("lora", ["model.name=7"], "model.name is 7; a text is needed"),
         ("pytorch", ["rounds=3"], "pytorch has no setting rounds; it has num-server-rounds, "),
         ("pytorch", ["batch-size=many"], "Invalid value"),
     ],
@@ -245,11 +253,18 @@ def test_the_setting_compress_chooses_one_of_the_two_runs(setting: str, capsys: 
     assert re.findall("compress.*", capsys.readouterr().out) == [setting]
 
 
-def test_a_refusal_is_one_line() -> None:
-    command = [sys.executable, "examples/run.py", "examples/pytorch", "rounds=3"]
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["rounds=3"], "pytorch has no setting rounds; .*"),
+        (["--seed", "-1"], "--seed is -1; a whole number from 0 to 4294967295 is needed"),
+    ],
+)
+def test_a_refusal_is_one_line(arguments: list[str], error: str) -> None:
+    command = [sys.executable, "examples/run.py", "examples/pytorch", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert re.fullmatch("error: pytorch has no setting rounds; .*\n", done.stderr)
+    assert re.fullmatch(f"error: {error}\n", done.stderr)
 
 
 @pytest.mark.nightly
