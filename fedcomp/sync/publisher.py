@@ -1,7 +1,7 @@
 """The publisher's side of the protocol: one model, whose versions are published once, with the same bytes for every node."""
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -255,6 +255,16 @@ class Publisher:
         record, frame = self.nodes[node], reply.frame
         record.answered, record.version, record.fingerprint = frame.after, frame.version, frame.before
         record.sent = replace(record.sent, exact=b"")  # only the first answer needs them
+
+    def forget_sent(self, busy: Set[int] = frozenset()) -> None:
+        """Drop the exact tensors of older versions that nodes were sent, but for those that are `busy` answering.
+
+        No answer from such a version would count any more, and nodes that never answer may be many.
+        """
+        if self.replica.layout.exact_size:
+            for node, record in self.nodes.items():
+                if record.sent.exact and record.sent.version < self.replica.version and node not in busy:
+                    record.sent = replace(record.sent, exact=b"")
 
     def acknowledge(self, node: int, reply: Reply, *, summed: bool, returned: float = 0.0) -> None:
         """Record that the update in `reply`, if any, went into the model, and if `summed`, into a sum of increments.

@@ -387,6 +387,7 @@ class CompressedStrategy(Strategy):
         for reply in counted(self.inner, replies):
             returned = self.mode.returned(reply.reply.staleness) if self.mode is not None else 0.0
             self.publisher.acknowledge(reply.node, reply.reply, summed=summed, returned=returned)
+        self.publisher.forget_sent(self._busy)
         changed = sum(size for _, size in selected_entries(published.layout, ~unchanged))
         self._links.end_round(replies, change[0], self.publisher, changed)
 
