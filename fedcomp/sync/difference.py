@@ -31,7 +31,7 @@ def is_difference(change: Any, model: Vector) -> bool:
     if model.size < MIN_ENTRIES:
         return False
     reply_square = change_square = product = model_square = 0.0
-    block = BLOCK_ENTRIES if is_numpy(change) else model.size
+    block = BLOCK_ENTRIES // 8 if is_numpy(change) else model.size  # in float64, several arrays of that length
     for part in block_slices(model.size, block):
         step, weights = change[part], arithmetic.as_like(model[part], change)
         if is_numpy(step):  # a device may lack float64, and sums a vector in parts

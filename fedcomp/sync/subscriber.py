@@ -40,6 +40,8 @@ from fedcomp.wire import (
 
 MAX_PAST_SERVERS = 16
 """The number of former servers that a node remembers."""
+CHECKED_VERSIONS = (2, 4, 8)
+"""A node checks its first update and those to these versions: in a training that starts from zero, the first tells nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,13 +171,14 @@ class Subscriber:
         change, exact = change_of(layout, trained, replica.vector)
         check_ties(layout.tensors, trained)
         check_trained(change, replica)
-        if not self.acked_number and is_difference(change, replica.vector):
+        is_new = not self.acked_number
+        if (is_new or replica.version in CHECKED_VERSIONS) and is_difference(change, replica.vector):
             # Training may also shrink a model or replace it, so this is no error.
             logging.getLogger("fedcomp").warning(
                 "the reply looks like a difference: it is far nearer to zero than to the model that was sent; if it is one, "
                 "reply with the trained model itself"
             )
-        if not self.acked_number:
+        if is_new:
             _warn_of_rounding(layout, trained)
         return Learned(change, exact)
 

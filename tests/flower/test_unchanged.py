@@ -338,3 +338,18 @@ def test_the_first_round_says_how_many_entries_never_change(flower_log: pytest.L
     assert len(lines) == 1
     assert "621 of the 1,146 entries" in lines[0]
     assert "base.weight, base.bias, base.scale" in lines[0]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_the_log_names_exact_tensors_that_travel_without_having_changed(
+    counts: bool, flower_log: pytest.LogCaptureFixture
+) -> None:
+    """As a table of positions beside a counter of BatchNorm; alone it costs nothing."""
+
+    def change(arrays: Arrays, _: Context, __: int) -> Arrays:
+        return arrays | {"w": arrays["w"] + 1} | ({"count": arrays["count"] + 1} if counts else {})
+
+    first = {"w": np.zeros(50, np.float32), "table": np.arange(200), "count": np.zeros((), np.int64)}
+    inner = FedAvg(fraction_evaluate=0.0)
+    CompressedStrategy(inner).start(LocalGrid(training(change), 2), to_record(first), num_rounds=3)
+    assert flower_log.text.count("no node changed 1,600 bytes of them: table; local=[...]") == counts

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from logging import INFO
+from logging import INFO, WARNING
 from pathlib import Path
 from typing import Unpack
 
@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedcomp.compressor import Compressor
 from fedcomp.core import check_bool, check_int
 from fedcomp.flower.compat import IsolatedRandom, RngPreservingGrid, log, nested_strategies, overrides_start
-from fedcomp.flower.records import Messages
+from fedcomp.flower.records import Messages, are_equal
 from fedcomp.flower.server.async_mode import AsyncMode, check_async
 from fedcomp.flower.server.buffered_grid import BufferedGrid
 from fedcomp.flower.server.dp_strategies import check_order
@@ -44,7 +44,7 @@ from fedcomp.flower.server.rounds.failed_rounds import FailedRounds
 from fedcomp.flower.server.rounds.participation import NodeState
 from fedcomp.flower.server.rounds.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.rounds.traffic_log import log_round
-from fedcomp.flower.server.rounds.unchanged import keep_unchanged, log_unchanged, unchanged_tensors
+from fedcomp.flower.server.rounds.unchanged import keep_unchanged, log_unchanged, log_unchanged_exact, unchanged_tensors
 from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
 from fedcomp.methods import auto
@@ -151,6 +151,7 @@ class CompressedStrategy(Strategy):
         self._offset = 0  # the rounds before the current start of Flower's
         self._failed = FailedRounds()
         self._dominant = DominantTensors()
+        self._has_begun = False  # here, and not by a `load`
         self._random = IsolatedRandom()
         self._buffered: BufferedGrid | None = None
         self._exchange = Exchange(inner, records, order, clipping, mode)
@@ -278,7 +279,11 @@ class CompressedStrategy(Strategy):
             self._model = self._publish_first(arrays)
         elif arrays is not self._model.public:
             self._model.check_layout(arrays, self.local, self.tied, self.exact)
-            log(INFO, "fedcomp: continues from version %d; the initial arrays are not used", self.version)
+            is_other = self._has_begun and not are_equal(arrays, self._model.public)
+            text = "fedcomp: continues from version %d; the initial arrays are not used%s"
+            more = ", and they differ from it: a new training needs a new CompressedStrategy" if is_other else ""
+            log(WARNING if is_other else INFO, text, self.version, more)
+        self._has_begun = True
         check_dtypes(self.inner, self.publisher.replica.layout)
         if self.publisher.replica.layout.masks:
             check_masked(self.uplink)
@@ -377,6 +382,7 @@ class CompressedStrategy(Strategy):
             self._dominant.watch(server_round, change[0], unchanged, published.layout)
         if not published.version:
             log_unchanged(unchanged, published.layout)
+            log_unchanged_exact(change[1], published)
             if self._links.downlink.memory.vectors:
                 log_assumed_start(self.inner)
         start_s = time.thread_time()
@@ -436,6 +442,7 @@ class CompressedStrategy(Strategy):
         From another file than that of `checkpoint`, the traffic file is rewritten, and starts with the rounds in this one.
         """
         saved = ServerState.load(path, self.inner)
+        self._has_begun = False
         self._model = PublishedModel(saved.publisher, saved.local)
         self._model.lead(self.inner)
         self._exchange.restore(saved.ledger, saved.heard)

@@ -7,15 +7,16 @@ from typing import cast
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.errors import FedcompError
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, to_record
-from tests.flower.toy import Arrays, Messages, arrays_of, floats, model, training
+from tests.flower.toy import Aggregate, Arrays, Messages, arrays_of, floats, model, training
 
 Reply = Callable[[list[NDArray[np.float32]]], ArrayRecord]
 
@@ -99,6 +100,31 @@ def test_a_node_that_replies_with_a_difference_gets_a_warning_in_the_first_round
     assert caplog.text.count("looks like a difference") == 2, "each node says so"
     assert strategy.version == 1, "it may be a model that training has shrunk, and counts"
     strategy.start(LocalGrid(training(difference), 2), strategy.arrays, num_rounds=1)
+
+
+def test_a_difference_to_a_model_that_starts_from_zero_is_noticed_in_later_rounds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class AddsDifferences(FedAvg):
+        """FedAvg whose nodes reply with differences."""
+
+        def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
+            self.model = arrays_of(arrays)
+            return super().configure_train(server_round, arrays, config, grid)
+
+        def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+            mean, metrics = super().aggregate_train(server_round, replies)
+            assert mean is not None
+            summed = {name: self.model[name] + array for name, array in arrays_of(mean).items()}
+            return to_record(summed), metrics
+
+    def difference(given: Arrays, _: Context, __: int) -> Arrays:
+        return {name: np.asarray((1 - array) / 5, np.float32) for name, array in given.items()}
+
+    strategy = CompressedStrategy(AddsDifferences(fraction_evaluate=0.0), downlink=fedcomp.dense())
+    start = to_record({"w": np.zeros(500, np.float32)})
+    strategy.start(LocalGrid(training(difference), 2), start, num_rounds=5)
+    assert caplog.text.count("looks like a difference") == 2, "each node says so once"
 
 
 def test_a_node_whose_first_update_counted_may_shrink_its_model() -> None:

@@ -10,6 +10,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import Arrays, listed
+from fedcomp.errors import DivergedError
 from fedcomp.flower import records
 from fedcomp.flower.compat import log, nested_strategies, step_from, view_record
 from fedcomp.flower.server.rounds.aggregation import Change
@@ -65,7 +66,13 @@ class PublishedModel:
         _log_probable_ties(probable_ties(layout.tensors, plain))
         _log_places(plain)
         local = {tensor.name: plain[tensor.name] for tensor in layout.tensors if tensor.policy == "local"}
-        return cls(Publisher.begin(start_replica(layout, plain), shared_start=shared_start), local)
+        try:
+            first = start_replica(layout, plain)
+        except DivergedError as error:
+            raise DivergedError(
+                f"{error}; a mask that all nodes have need not be sent: name it in local=[...]"
+            ) from error
+        return cls(Publisher.begin(first, shared_start=shared_start), local)
 
     def publish(self, change: Change, compressor: Compressor, seed: int, strategy: Strategy) -> None:
         """Publish the next version, which `strategy` made; raises as `Publisher.publish` does."""

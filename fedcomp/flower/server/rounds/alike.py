@@ -33,17 +33,24 @@ def with_one_key(replies: Sequence[ValidatedReply]) -> list[ValidatedReply]:
 def with_common_metrics(replies: Sequence[ValidatedReply], weight_key: str | None) -> list[ValidatedReply]:
     """Return the replies, whose metrics now have the same names; one that cannot be brought to that is left out.
 
-    A metric stays if more than half of the replies have it, as a number or as a list of one length.  A reply without it gets
-    the mean of the others, weighted by the metric `weight_key`, which leaves the mean of all as it is.  Other metrics are
-    dropped, and the log names them.
+    A MetricRecord stays if more than half of the replies have it, and so does a metric, as a number or as a list of one length.
+    A reply without the metric gets the mean of the others, weighted by the metric `weight_key`, which leaves the mean of all as
+    it is.  Others are dropped, and the log names them.
     """
     if not replies:
         return []
     replies = _with_one_metric_key(replies)
-    key_sets = [frozenset(reply.metrics) for reply in replies]
-    common_keys = _most_common(key_sets)
-    alike = [reply for reply, keys in zip(replies, key_sets, strict=True) if keys == common_keys]
-    for key in cast(frozenset[str], common_keys):
+    counts = Counter(key for reply in replies for key in reply.metrics)
+    common = cast(frozenset[str], _most_common([frozenset(reply.metrics) for reply in replies]))
+    keys = {key for key, count in counts.items() if 2 * count > len(replies)} or common
+    if dropped := counts.keys() - keys:
+        _log(dropped, (), [reply.node for reply in replies if dropped & reply.metrics.keys()])
+    alike = [
+        replace(reply, metrics={key: record for key, record in reply.metrics.items() if key in keys})
+        for reply in replies
+        if keys <= reply.metrics.keys()
+    ]
+    for key in keys:
         alike = _with_common_entries(alike, key, weight_key)
     return alike
 
@@ -120,12 +127,11 @@ def _mean(weighted: Sequence[tuple[float, Value]]) -> float | list[float]:
 
 
 def _log(dropped: Collection[str], filled: Collection[str], nodes: Collection[int]) -> None:
-    text = (
-        "fedcomp: the metrics of %s differ: %s dropped, as most replies lack them; %s the mean of those that have them"
-    )
-    log(WARNING, text, names_of(set(nodes)), _are(dropped), _are(filled))
-
-
-def _are(names: Collection[str]) -> str:
-    shown = listed([repr(name) for name in sorted(names)], MAX_NAMES_LOGGED)
-    return f"{shown or 'none'} {'is' if len(names) < 2 else 'are'}"
+    found = [
+        (dropped, "dropped, as most replies lack it"),
+        (filled, "the mean of the replies that have it, in the others"),
+    ]
+    news = [
+        f"{listed([repr(name) for name in sorted(names)], MAX_NAMES_LOGGED)}: {what}" for names, what in found if names
+    ]
+    log(WARNING, "fedcomp: the metrics of %s differ; %s", names_of(set(nodes)), "; ".join(news))

@@ -21,7 +21,9 @@ NARROW = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 UNITS = 2
 """The most units in the last place by which a mean of equal numbers may differ from them."""
 MAX_NAMES = 5
-"""The most names of tensors in the log line."""
+"""The most names of tensors in a log line."""
+LEAST_BYTES = 1024
+"""The least size of unchanged exact tensors that is worth a log line."""
 
 
 def unchanged_tensors(replies: Sequence[ValidatedReply], published: Replica) -> TensorFlags:
@@ -102,3 +104,15 @@ def log_unchanged(unchanged: TensorFlags, layout: Layout) -> None:
             "cost no traffic"
         )
         log(INFO, text, f"{count:,}", f"{layout.n:,}", listed(names, MAX_NAMES))
+
+
+def log_unchanged_exact(exact: bytes, published: Replica) -> None:
+    """Log which `exact` tensors of the first round no node changed, if they travel because others changed."""
+    parts = published.layout.exact_parts if exact != published.exact else ()
+    found = [(tensor.name, len(exact[part])) for tensor, part in parts if exact[part] == published.exact[part]]
+    if (size := sum(size for _, size in found)) >= LEAST_BYTES:
+        text = (
+            "fedcomp: exact tensors travel together, and no node changed %s bytes of them: %s; local=[...] names tensors that "
+            "the nodes have already, and that need not travel"
+        )
+        log(INFO, text, f"{size:,}", listed([name for name, _ in found], MAX_NAMES))

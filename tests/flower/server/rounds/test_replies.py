@@ -140,7 +140,24 @@ def test_metrics_of_another_name_at_each_node_cost_no_update(flower_log: pytest.
     result = strategy.start(LocalGrid(client_app, 3), model(), num_rounds=2)
     assert (strategy.version, strategy.ledger.refused) == (2, 0)
     assert result.train_metrics_clientapp[2] == {}
-    assert "'loss1', 'loss2', 'loss3' are dropped" in flower_log.text
+    assert "'loss1', 'loss2', 'loss3': dropped" in flower_log.text
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_second_metric_record_of_one_node_costs_no_update_where_the_strategy_may_read_it(
+    is_own: bool, flower_log: pytest.LogCaptureFixture
+) -> None:
+    """Flower's own code takes one MetricRecord in each reply; that of a user may take several."""
+
+    def with_more(reply: Message) -> list[Message]:
+        reply.content["gpu"] = MetricRecord({"memory": 1.0})
+        return [reply]
+
+    inner = Recording() if is_own else FedAvg(fraction_evaluate=0.0)
+    strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.dense())
+    strategy.start(Meddling(with_more), model(), num_rounds=2)
+    assert strategy.ledger.refused == (0 if is_own else 2)
+    assert flower_log.text.count("the metrics of node 2 differ; 'gpu': dropped") == (2 if is_own else 0)
 
 
 @pytest.mark.parametrize("inner", INNER)

@@ -1,0 +1,49 @@
+"""A `CompressedStrategy` that starts again continues from its model: the log says so, and warns of another first model."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from flwr.app import ArrayRecord
+from flwr.serverapp.strategy import FedAvg
+
+from fedcomp.errors import DivergedError
+from fedcomp.flower import Checkpoint, CompressedStrategy, LocalGrid, to_record
+from tests.flower.toy import app, arrays_of, model
+
+
+def strategy_of(path: Path | None = None) -> CompressedStrategy:
+    return CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=path and Checkpoint(path))
+
+
+def test_a_second_training_with_the_same_object_is_warned_of(flower_log: pytest.LogCaptureFixture) -> None:
+    """As in a sweep over learning rates, where plain Flower starts each time from the model that is passed."""
+
+    def warnings(arrays: ArrayRecord) -> list[str]:
+        flower_log.clear()
+        strategy.start(grid, arrays, num_rounds=1)
+        texts = [each.getMessage() for each in flower_log.records if each.levelno == logging.WARNING]
+        return [text for text in texts if "a new training needs a new CompressedStrategy" in text]
+
+    strategy, grid = strategy_of(), LocalGrid(app(), 2)
+    assert warnings(model()) == []
+    assert warnings(strategy.arrays) == [], "it continues, and says so"
+    assert "continues from version 1" not in flower_log.text, "with its own object nobody expects anything else"
+    assert warnings(to_record(arrays_of(strategy.arrays))) == []
+    assert "continues from version 2" in flower_log.text
+    assert len(warnings(model())) == 1
+
+
+def test_after_load_the_first_model_is_only_a_form(tmp_path: Path, flower_log: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "server"
+    strategy_of(path).start(LocalGrid(app(), 2), model(), num_rounds=1)
+    strategy = strategy_of(path)
+    strategy.load(path)
+    strategy.start(LocalGrid(app(), 2), model(), num_rounds=1)
+    assert "a new training needs" not in flower_log.text
+
+
+def test_a_mask_with_infinity_is_refused_with_what_helps() -> None:
+    masked = to_record({**arrays_of(model()), "mask": arrays_of(model())["layer.weight"] * float("inf")})
+    with pytest.raises(DivergedError, match=r"'mask' holds NaN or infinity; .* a mask .*: name it in local=\[\.\.\.\]"):
+        strategy_of().start(LocalGrid(app(), 2), masked, num_rounds=1)
