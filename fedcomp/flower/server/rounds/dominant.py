@@ -34,7 +34,7 @@ class DominantTensors:
         squares = np.array([float(change[part] @ change[part]) for _, part in layout.filled])
         if not squares.any():
             return
-        order = np.argsort(-squares / np.maximum(sizes, 1), kind="stable")
+        order: list[int] = np.argsort(-squares / np.maximum(sizes, 1), kind="stable").tolist()
         share = np.cumsum(squares[order]) / squares.sum()
         number = int(np.searchsorted(share, LEAST_SHARE)) + 1
         entries, names = int(sizes[order[:number]].sum()), [layout.filled[place][0].name for place in order[:number]]
