@@ -22,6 +22,7 @@ from deploy.process_file import ProcessFile
 from deploy.program import ignore_end_signals, signals_as_exits
 from deploy.run_config import ROOT, Config, LaunchError, app_of, run_config
 from deploy.stop_report import StopReport, watch_command
+from fedcomp.commands import path_of
 from fedcomp.data import parse_partition
 
 FOLDER = ROOT / "runs" / "local"
@@ -35,7 +36,7 @@ def up(args: argparse.Namespace) -> int:
     folder: Path = args.folder
     if args.nodes < 1:
         raise LaunchError(f"{args.nodes} nodes; at least 1 is needed")
-    data = args.data_dir.expanduser().absolute() if args.data_dir else None
+    data = args.data_dir.absolute() if args.data_dir else None
     if data and not data.is_dir():
         raise LaunchError(f"--data-dir is {args.data_dir}, which is no folder; the folder with the data is needed")
     with locked(folder):
@@ -152,11 +153,11 @@ def parse_args() -> argparse.Namespace:
     ):
         added = commands.add_parser(does.__name__, help=text, description=text.capitalize() + ".")
         added.set_defaults(does=does)
-        added.add_argument("--folder", type=Path, default=FOLDER, help="of the federation (default: runs/local)")
+        added.add_argument("--folder", type=path_of, default=FOLDER, help="of the federation (default: runs/local)")
         if does is up:
             added.add_argument("nodes", type=int, nargs="?", default=NODES, help="SuperNodes (default: %(default)s)")
             text = "a folder with data that all nodes read; otherwise each reads its own"
-            added.add_argument("--data-dir", type=Path, metavar="DIR", help=text)
+            added.add_argument("--data-dir", type=path_of, metavar="DIR", help=text)
         if does is run:
             text = f"settings of the run (default: the app's, with {', '.join(f'{k}={v}' for k, v in RUN.items())})"
             added.add_argument(
@@ -164,7 +165,7 @@ def parse_args() -> argparse.Namespace:
             )
             added.add_argument("--verbose", action="store_true", help="show everything that Flower prints")
     args = parser.parse_args()
-    args.folder = args.folder.expanduser().absolute()
+    args.folder = args.folder.absolute()
     return args
 
 

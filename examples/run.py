@@ -6,6 +6,7 @@ It reads what `flwr run` reads, the example's `pyproject.toml`, and runs five no
 """
 
 import argparse
+import json
 import logging
 import random
 import sys
@@ -46,9 +47,9 @@ def read(folder: Path, *settings: str) -> tuple[dict[str, Any], dict[str, Any]]:
     for name, value in changed.items():
         default = config[name]
         if type(value) is not type(default) and (type(value), type(default)) != (int, float):
-            raise ValueError(f"{name} is {value!r}; {NEEDED[type(default)]} is needed")
-        if type(value) is int and type(default) is int and value < min(default, 1):
-            raise ValueError(f"{name} is {value}; at least {min(default, 1)} is needed")
+            raise ValueError(f"{name} is {json.dumps(value)}; {NEEDED[type(default)]} is needed")
+        if name in ("num-server-rounds", "num-versions") and value < 1:
+            raise ValueError(f"{name} is {value}; at least 1 is needed")
     return tool, config | changed
 
 

@@ -40,10 +40,10 @@ class RunFolder:
         with naming(self.rounds), self.rounds.open("a", encoding="utf-8") as file:
             file.write(json.dumps(to_row(record), allow_nan=False) + "\n")
 
-    def write_settings(self, settings: Settings, num_partitions: object) -> None:
+    def write_settings(self, settings: Settings, num_partitions: int | None) -> None:
         """Write the settings, and the number of partitions if it is known."""
         known = {} if num_partitions is None else {NUM_PARTITIONS: num_partitions}
-        self.write_json(self.settings.name, settings.to_config() | known)
+        self.write_json(self.settings.name, {**settings.to_config(), **known})
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
         """Write a JSON file."""

@@ -71,9 +71,10 @@ RULES = {
     "clients/": """numpy torch flwr
         fedcomp.core fedcomp.data fedcomp.flower fedcomp.flower.split fedcomp.split fedcomp.tasks fedcomp.training""",
     # tools
-    "deploy/": "cryptography filelock grpc grpc_health psutil pydantic tomli_w fedcomp.core fedcomp.data fedcomp.warm",
+    "deploy/": "cryptography filelock grpc grpc_health psutil pydantic tomli_w fedcomp.core fedcomp.warm",
     "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower.compat fedcomp.tasks
         clients.devices clients.plug_ins server.evaluate server.fit server.folder server.settings server.split""",
+    "deploy/local_cli.py": "filelock fedcomp.commands fedcomp.data",
     "deploy/stop_report.py": "server.folder server.run_status",
     "deploy/monitor/": """numpy prometheus_client rich fedcomp.commands fedcomp.core fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",

@@ -27,7 +27,7 @@ def on_host(vector: Any) -> Vector:
 
 
 def writeable(vector: Any) -> Any:
-    """Return `vector`, numpy or torch, or a copy of a numpy array that is read-only."""
+    """Return `vector`, numpy or torch; a numpy array that is read-only is copied."""
     return np.array(vector) if is_numpy(vector) and not vector.flags.writeable else vector
 
 

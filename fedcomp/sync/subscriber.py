@@ -40,8 +40,8 @@ from fedcomp.wire import (
 
 MAX_PAST_SERVERS = 16
 """The number of former servers that a node remembers."""
-CHECKED_VERSIONS = (2, 4, 8)
-"""A node checks its first update and those to these versions: in a training that starts from zero, the first tells nothing."""
+CHECKED_VERSION = 5
+"""A node checks its first update and that to this version: in a training that starts from zero, the first tells nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,7 +172,7 @@ class Subscriber:
         check_ties(layout.tensors, trained)
         check_trained(change, replica)
         is_new = not self.acked_number
-        if (is_new or replica.version in CHECKED_VERSIONS) and is_difference(change, replica.vector):
+        if (is_new or replica.version == CHECKED_VERSION) and is_difference(change, replica.vector):
             # Training may also shrink a model or replace it, so this is no error.
             logging.getLogger("fedcomp").warning(
                 "the reply looks like a difference: it is far nearer to zero than to the model that was sent; if it is one, "

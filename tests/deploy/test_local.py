@@ -192,3 +192,12 @@ def test_without_an_installation_it_prints_how_to_install(tmp_path: Path) -> Non
     done = subprocess.run([script, "up"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"error: fedcomp is not installed in {tmp_path}/.venv; run: make -C {tmp_path} install\n"
+
+
+def test_a_home_that_is_not_known_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["deploy/local", "status", "--folder", "~nobody-of-this-name/federation"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "argument --folder: '~nobody-of-this-name/federation': " in capsys.readouterr().err

@@ -147,24 +147,6 @@ def test_the_memory_of_a_published_model_cannot_be_written_through_its_record() 
         cast(LazyArray, strategy.arrays["layer.weight"]).values[:] = 0
 
 
-def test_the_server_keeps_one_set_of_exact_tensors_that_never_change() -> None:
-    """A causal mask, as GPT-2 has one in each layer, is not kept for each node that was ever asked."""
-
-    def change(arrays: toy.Arrays, _: Context, __: int) -> toy.Arrays:
-        return arrays | {"w": arrays["w"] + 1}
-
-    grid = LocalGrid(toy.training(change), 30)
-    for node in range(1, 16):  # some never answer
-        grid.order(node, *[(Fault.CRASH, Fault.LOSE_MESSAGE, Fault.LOSE_REPLY)[node % 3]] * 9)
-    first = {"w": np.zeros(10, np.float32), "attention.mask": np.tril(np.ones((30, 30), np.bool_))}
-    inner = FedAvg(fraction_train=0.2, fraction_evaluate=0.0)
-    strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.dense())
-    strategy.start(grid, ArrayRecord({name: Array(array) for name, array in first.items()}), num_rounds=15)
-    held = {id(record.sent.exact) for record in strategy.publisher.nodes.values() if record.sent.exact}
-    assert held <= {id(strategy.publisher.replica.exact)}
-    assert len(strategy.publisher.nodes) > 20
-
-
 @pytest.mark.parametrize("mode", [None, AsyncMode(buffer=2)])
 @pytest.mark.parametrize("fault", [None, Fault.CRASH, Fault.LOSE_MESSAGE, Fault.LOSE_REPLY])
 def test_the_server_keeps_no_exact_tensors_of_older_models(fault: Fault | None, mode: AsyncMode | None) -> None:

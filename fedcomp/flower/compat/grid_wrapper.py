@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from flwr.app import Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
@@ -20,6 +21,12 @@ class GridWrapper(Grid):
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the wrapped grid has beyond the methods of Flower's."""
+        if name == "_grid":  # of a copy that is being made
+            raise AttributeError(name)
+        return getattr(self._grid, name)
 
     @property
     def wrapped(self) -> Grid:

@@ -151,7 +151,7 @@ class CompressedStrategy(Strategy):
         self._offset = 0  # the rounds before the current start of Flower's
         self._failed = FailedRounds()
         self._dominant = DominantTensors()
-        self._has_begun = False  # here, and not by a `load`
+        self._has_begun = False  # by `start`, since the last `load`
         self._random = IsolatedRandom()
         self._buffered: BufferedGrid | None = None
         self._exchange = Exchange(inner, records, order, clipping, mode)
@@ -246,7 +246,7 @@ class CompressedStrategy(Strategy):
             initial_arrays = self._begin(initial_arrays, num_rounds)
 
         grid = QueryGrid(grid, self._exchange.count_dense)
-        self._offset = offset
+        self._offset, self._exchange.round = offset, offset + 1
         try:
             result = start_rounds(
                 self.inner,
@@ -378,8 +378,7 @@ class CompressedStrategy(Strategy):
         published = self.publisher.replica
         unchanged = unchanged_tensors(replies, published)
         change = (change[0], keep_unchanged(*change, unchanged, replies, published))
-        if {self._links.uplink.name, self._links.downlink.name} != {"dense"}:
-            self._dominant.watch(server_round, change[0], unchanged, published.layout)
+        self._dominant.watch(server_round, replies, change[0], unchanged, published.layout)
         if not published.version:
             log_unchanged(unchanged, published.layout)
             log_unchanged_exact(change[1], published)

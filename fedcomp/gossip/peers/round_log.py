@@ -165,7 +165,7 @@ class RoundLog:
             {"node": each, "heard": self._heard[each], "absent": self._heard[each] < self._round, **amounts}
             for each, amounts in self.total.items()
         ]
-        progress = {"num_rounds": self._settings["rounds"], "version": self._round}
+        progress = {"num_rounds": max(self._settings["rounds"], self._round), "version": self._round}
         status = {"state": state, "reason": reason[:MAX_REASON_CHARACTERS], **progress, "nodes": rows}
         _write(self._nodes, json.dumps(status).encode())
 

@@ -123,7 +123,7 @@ def test_a_difference_to_a_model_that_starts_from_zero_is_noticed_in_later_round
 
     strategy = CompressedStrategy(AddsDifferences(fraction_evaluate=0.0), downlink=fedcomp.dense())
     start = to_record({"w": np.zeros(500, np.float32)})
-    strategy.start(LocalGrid(training(difference), 2), start, num_rounds=5)
+    strategy.start(LocalGrid(training(difference), 2), start, num_rounds=9)
     assert caplog.text.count("looks like a difference") == 2, "each node says so once"
 
 

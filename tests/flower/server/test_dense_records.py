@@ -1,17 +1,17 @@
 """Records that no frame holds: the log names each once, with its bytes and its share."""
 
 import re
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAvg, Result
 
 import fedcomp
-from fedcomp.flower import AsyncMode, CompressedStrategy, CompressionMod, LocalGrid
+from fedcomp.flower import AsyncMode, CompressedStrategy, CompressionMod, LocalGrid, Round
 from fedcomp.sync import Ledger
 from tests.flower.toy import Messages, app, model
 
@@ -95,6 +95,34 @@ def test_queries_with_the_model_are_counted_and_logged(
         assert asking.uplink_bytes - without.uplink_bytes == 2 * SIZE
     lines = re.findall(r"record '(\w+)' of (query \w+) is not compressed: (\d+) bytes", flower_log.text)
     assert lines == [("arrays", "query messages", str(down)), ("logits", "query replies", str(2 * SIZE))]
+
+
+def test_queries_of_a_start_count_in_its_first_round() -> None:
+    class AsksFirst(FedAvg):
+        """FedAvg whose `start` asks all nodes before the first round."""
+
+        def start(self, grid: Grid, initial_arrays: ArrayRecord, *settings: Any, **named: Any) -> Result:
+            content = RecordDict({"arrays": initial_arrays})
+            list(grid.send_and_receive([Message(content, node, "query") for node in grid.get_node_ids()]))
+            return super().start(grid, initial_arrays, *settings, **named)
+
+    client_app, rounds = _app(), list[Round]()
+
+    @client_app.query()
+    def answer(message: Message, context: Context) -> Message:
+        return Message(RecordDict(), reply_to=message)
+
+    dense = fedcomp.dense()
+    strategy = CompressedStrategy(AsksFirst(fraction_evaluate=0), uplink=dense, downlink=dense, on_round=rounds.append)
+    grid = LocalGrid(client_app, 2)
+    for _ in range(2):
+        strategy.start(grid, model(), num_rounds=1)
+    assert [each.number for each in rounds] == [1, 2]
+    size = 2 * sum(len(array.data) for array in model().values())
+    assert all(each.traffic.dense_downlink_bytes == 2 * size for each in rounds), (
+        "the model in queries, and to be trained"
+    )
+    assert sum(each.traffic.downlink_bytes for each in rounds) == strategy.ledger.downlink_bytes
 
 
 def test_a_run_that_is_compressed_as_a_whole_names_no_record(flower_log: pytest.LogCaptureFixture) -> None:

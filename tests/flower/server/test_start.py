@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAvg
@@ -44,6 +45,10 @@ def test_after_load_the_first_model_is_only_a_form(tmp_path: Path, flower_log: p
 
 
 def test_a_mask_with_infinity_is_refused_with_what_helps() -> None:
-    masked = to_record({**arrays_of(model()), "mask": arrays_of(model())["layer.weight"] * float("inf")})
-    with pytest.raises(DivergedError, match=r"'mask' holds NaN or infinity; .* a mask .*: name it in local=\[\.\.\.\]"):
-        strategy_of().start(LocalGrid(app(), 2), masked, num_rounds=1)
+    given = arrays_of(model())
+    for value, hint in ((-np.inf, r"; a mask .* need not be sent: local=\['mask'\]"), (np.inf, ""), (np.nan, "")):
+        masked = to_record({**given, "mask": np.full(3, value, np.float32)})
+        with pytest.raises(
+            DivergedError, match=rf"'mask' holds NaN or infinity; only finite values can be sent{hint}$"
+        ):
+            strategy_of().start(LocalGrid(app(), 2), masked, num_rounds=1)

@@ -2,18 +2,20 @@
 
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, FedXgbBagging, FedXgbCyclic, Result, Strategy
 
 import fedcomp
 from fedcomp.core import format_bytes
-from fedcomp.flower import Checkpoint, CompressedStrategy, CompressionMod, LocalGrid, Round
+from fedcomp.flower import Checkpoint, CompressedStrategy, CompressionMod, LocalGrid, Round, to_record
 from tests.flower.toy import model
 
 EMPTY = ArrayRecord([np.frombuffer(b"", np.uint8)])
@@ -75,6 +77,21 @@ def test_the_trees_are_those_of_plain_flower(
     assert len(plain[0]) == (12 if bagging else 4)
     assert flower_log.text.count("holds uint8 alone, which is not compressed") == 1
     assert [each.number for each in rounds] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("first", [EMPTY, to_record({"w": np.zeros(3, np.float32)})])
+def test_a_strategy_may_use_what_only_its_own_grid_has(first: ArrayRecord) -> None:
+    seen: list[int] = []
+
+    class Reads(FedXgbCyclic):
+        def configure_train(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        ) -> Iterable[Message]:
+            seen.append(len(grid.contexts))  # type: ignore[attr-defined]
+            return []
+
+    CompressedStrategy(Reads(fraction_evaluate=0)).start(LocalGrid(_app(), 3), first, num_rounds=1)
+    assert seen == [3]
 
 
 def test_an_inner_start_runs() -> None:

@@ -96,7 +96,7 @@ def test_a_node_that_has_done_all_rounds_says_so_and_keeps_its_files(
     assert said.startswith(f"{folder} has 2 rounds, and rounds is 1: ")
     assert rows == []
     assert {name: (folder / name).read_bytes() for name in before} == before
-    assert read_run(folder).state == "completed"
+    assert (read_run(folder).state, read_run(folder).num_rounds) == ("completed", 2)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from logging import INFO
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp.strategy import Strategy
 
@@ -69,9 +70,9 @@ class PublishedModel:
         try:
             first = start_replica(layout, plain)
         except DivergedError as error:
-            raise DivergedError(
-                f"{error}; a mask that all nodes have need not be sent: name it in local=[...]"
-            ) from error
+            masks = [name for name, array in plain.items() if array.dtype.kind == "f" and (array == -np.inf).any()]
+            hint = f"; a mask that all nodes have need not be sent: local={masks}" if masks else ""
+            raise DivergedError(f"{error}{hint}") from error
         return cls(Publisher.begin(first, shared_start=shared_start), local)
 
     def publish(self, change: Change, compressor: Compressor, seed: int, strategy: Strategy) -> None:

@@ -40,11 +40,10 @@ def with_common_metrics(replies: Sequence[ValidatedReply], weight_key: str | Non
     if not replies:
         return []
     replies = _with_one_metric_key(replies)
-    counts = Counter(key for reply in replies for key in reply.metrics)
-    common = cast(frozenset[str], _most_common([frozenset(reply.metrics) for reply in replies]))
-    keys = {key for key, count in counts.items() if 2 * count > len(replies)} or common
-    if dropped := counts.keys() - keys:
-        _log(dropped, (), [reply.node for reply in replies if dropped & reply.metrics.keys()])
+    keys = _common_keys([reply.metrics.keys() for reply in replies])
+    for key in sorted({key for reply in replies for key in reply.metrics} - keys):
+        text = "fedcomp: the MetricRecord %r of %s is dropped, as most replies lack it"
+        log(WARNING, text, key, names_of({reply.node for reply in replies if key in reply.metrics}))
     alike = [
         replace(reply, metrics={key: record for key, record in reply.metrics.items() if key in keys})
         for reply in replies
@@ -92,6 +91,15 @@ def _with_one_metric_key(replies: Sequence[ValidatedReply]) -> list[ValidatedRep
         for reply in replies
         for record in reply.metrics.values()
     ]
+
+
+def _common_keys(key_sets: Sequence[Collection[str]]) -> set[str]:
+    """Return keys that more than half of the sets have together, the most frequent first; without any, those of one set."""
+    common = set[str]()
+    for key, _ in Counter(key for keys in key_sets for key in keys).most_common():
+        if 2 * sum(common | {key} <= set(keys) for keys in key_sets) > len(key_sets):
+            common.add(key)
+    return common or set(cast(frozenset[str], _most_common([frozenset(keys) for keys in key_sets])))
 
 
 def _with_common_entries(replies: Sequence[ValidatedReply], key: str, weight_key: str | None) -> list[ValidatedReply]:

@@ -1,17 +1,20 @@
-"""Few entries that change far more than all others, such as a counter: what the others learn drowns in their error."""
+"""Few entries that change far more than all others, such as a count: what the others learn drowns in their error."""
 
+from collections.abc import Sequence
 from logging import WARNING
 
 import numpy as np
 
 from fedcomp.core import Vector, listed
 from fedcomp.flower.compat import log
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.wire import Layout, TensorFlags
 
-LEAST_SHARE, MOST_ENTRIES = 0.75, 0.01
+LEAST_SHARE, MOST_ENTRIES = 0.95, 0.01
 """Tensors dominate a change that have this share of its squared norm or more, in at most that share of its entries.
 
-In ordinary models, a hundredth of the entries had a fifth of the squared norm at most.
+In ordinary models, a hundredth of the entries had a fifth of the squared norm at most, and the bias of a logistic regression on
+rare words four fifths.
 """
 MAX_NAMES = 5
 """The most names of tensors in the log line."""
@@ -23,27 +26,42 @@ class DominantTensors:
     def __init__(self) -> None:
         self._logged: set[str] = set()
 
-    def watch(self, server_round: int, change: Vector, unchanged: TensorFlags, layout: Layout) -> None:
+    def watch(
+        self,
+        server_round: int,
+        replies: Sequence[ValidatedReply],
+        change: Vector,
+        unchanged: TensorFlags,
+        layout: Layout,
+    ) -> None:
         """Log which tensors dominate `change`, float32 (n,), if one of them was not logged; in rounds 1, 2, 4, 8 and so on.
 
-        `unchanged` tensors, bool (t,), such as those of a frozen backbone, have no part in it.
+        `change` is the mean of the updates in `replies`.  Only methods that rotate spread their error evenly over all entries;
+        with updates of others, nothing is logged.  `unchanged` tensors, bool (t,), such as those of a frozen backbone, have no
+        part in it.
         """
         if server_round & (server_round - 1):
             return
+        errors = [
+            noise[1]
+            for reply in replies
+            if reply.update is not None and (noise := reply.update.expected_noise) is not None
+        ]
         sizes = np.array([tensor.size for tensor, _ in layout.filled]) * ~unchanged
         squares = np.array([float(change[part] @ change[part]) for _, part in layout.filled])
-        if not squares.any():
+        if not errors or not squares.any():
             return
+        squares = np.maximum(0, squares - sum(errors) / len(errors) ** 2 * sizes / sizes.sum())
         order: list[int] = np.argsort(-squares / np.maximum(sizes, 1), kind="stable").tolist()
-        share = np.cumsum(squares[order]) / squares.sum()
+        share = np.cumsum(squares[order]) / max(squares.sum(), np.finfo(float).tiny)
         number = int(np.searchsorted(share, LEAST_SHARE)) + 1
         entries, names = int(sizes[order[:number]].sum()), [layout.filled[place][0].name for place in order[:number]]
-        if entries > MOST_ENTRIES * sizes.sum() or self._logged.issuperset(names):
+        if number > len(order) or entries > MOST_ENTRIES * sizes.sum() or self._logged.issuperset(names):
             return
         self._logged.update(names)
         text = (
-            "fedcomp: round %d: %.1f %% of the squared change is in %d of %s entries, and the error of compression is as large "
-            "in the others; if these are no weights, let them travel as they are, with exact=[%s]"
+            "fedcomp: round %d: %.1f %% of the squared change is in %d of %s entries, and compression gives all others an "
+            "error that grows with them; if these are no weights, let them travel as they are, with exact=[%s]"
         )
         quoted = listed([repr(name) for name in names], MAX_NAMES)
         log(WARNING, text, server_round, 100 * share[number - 1], entries, f"{sizes.sum():,}", quoted)

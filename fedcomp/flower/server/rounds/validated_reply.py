@@ -68,7 +68,7 @@ class ValidatedReply:
                 order.append(key)
             elif isinstance(record, ArrayRecord):  # the frame
                 order.append(self.key)
-            else:  # the only MetricRecord, which has the key of the others' by now
+            else:  # a MetricRecord, which has the key of the others' by now, or is dropped
                 order += self.metrics
         return RecordDict({key: found[key] for key in dict.fromkeys([*order, *found]) if key in found})
 

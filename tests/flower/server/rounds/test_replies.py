@@ -157,7 +157,34 @@ def test_a_second_metric_record_of_one_node_costs_no_update_where_the_strategy_m
     strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.dense())
     strategy.start(Meddling(with_more), model(), num_rounds=2)
     assert strategy.ledger.refused == (0 if is_own else 2)
-    assert flower_log.text.count("the metrics of node 2 differ; 'gpu': dropped") == (2 if is_own else 0)
+    assert flower_log.text.count("the MetricRecord 'gpu' of node 2 is dropped") == (2 if is_own else 0)
+
+
+@pytest.mark.parametrize(
+    ("records", "used"), [("tg tn gn", 2), ("tge tg tg te te", 3), ("tgn tg tn gn tg", 3), ("t g", 2), ("tg t t", 3)]
+)
+def test_metric_records_that_most_replies_have_together_stay(records: str, used: int) -> None:
+    """Each of several may be in most replies, and no reply may hold all of them."""
+    client_app, sets = ClientApp(mods=[CompressionMod()]), records.split()
+
+    @client_app.train()
+    def train(message: Message, context: Context) -> Message:
+        reply = _step(message, context, weight=1)
+        del reply.content["metrics"]
+        for name in (*sets[int(context.node_config["partition-id"])], "u"):
+            reply.content[name] = MetricRecord({"number": 1})
+        return reply
+
+    class Own(FedAvg):
+        """FedAvg that takes the first model, and reads no metrics."""
+
+        def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+            return next(cast(ArrayRecord, each.content["arrays"]) for each in replies if each.has_content()), None
+
+    inner = Own(fraction_evaluate=0.0, weighted_by_key="number")
+    strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.dense())
+    strategy.start(LocalGrid(client_app, len(sets)), model(), num_rounds=1)
+    assert len(sets) - strategy.ledger.refused == used
 
 
 @pytest.mark.parametrize("inner", INNER)
