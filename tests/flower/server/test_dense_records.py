@@ -68,7 +68,11 @@ class AsksForLosses(FedAvg):
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         content = RecordDict({"arrays": arrays})
-        list(grid.send_and_receive([Message(content, node, "query.loss") for node in grid.get_node_ids()]))
+        queries = [Message(content, node, "query.loss") for node in grid.get_node_ids()]
+        if server_round == 1:
+            list(grid.send_and_receive(queries))
+        else:
+            list(grid.pull_messages(list(grid.push_messages(queries))))
         return super().configure_train(server_round, arrays, config, grid)
 
 

@@ -49,6 +49,12 @@ def test_the_log_names_a_count_once_and_what_it_advises_helps(flower_log: pytest
     assert advised < 0.01 < 0.5 < error
 
 
+def test_the_noise_of_the_others_does_not_hide_a_count(flower_log: pytest.LogCaptureFixture) -> None:
+    """Below one bit an entry, the decoded update has more noise than anything else."""
+    _, [(number, *_)] = run(10_000, flower_log, compressor=fedcomp.crosspolytope(bits=0.2), rounds=4)
+    assert number in ("1", "2")
+
+
 def test_a_count_that_dominates_late_is_named_late(flower_log: pytest.LogCaptureFixture) -> None:
     _, [(number, *_)] = run(5, flower_log, compressor=fedcomp.eden(bits=4), rounds=12)
     assert number == "8", "the weights are near their optimum"
