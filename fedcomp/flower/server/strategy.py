@@ -378,7 +378,8 @@ class CompressedStrategy(Strategy):
         published = self.publisher.replica
         unchanged = unchanged_tensors(replies, published)
         change = (change[0], keep_unchanged(*change, unchanged, replies, published))
-        self._dominant.watch(server_round, replies, change[0], unchanged, published.layout)
+        if self._links.mean_is_step:
+            self._dominant.watch(server_round, replies, change[0], unchanged, published.layout)
         if not published.version:
             log_unchanged(unchanged, published.layout)
             log_unchanged_exact(change[1], published)

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from flwr.app import Context
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAvg, FedAvgM
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid, to_record
@@ -82,6 +82,20 @@ def test_the_bias_of_a_regression_on_rare_words_is_a_weight(flower_log: pytest.L
 
     first = {"w": np.zeros(4_000, np.float32), "b": np.zeros(1, np.float32)}
     CompressedStrategy(FedAvg(fraction_evaluate=0)).start(LocalGrid(training(step), 2), to_record(first), num_rounds=8)
+    assert "squared change" not in flower_log.text
+
+
+def test_a_slow_server_is_no_sign_of_a_count(flower_log: pytest.LogCaptureFixture) -> None:
+    """Its step is smaller than the noise of the updates: what is left of it is no share of anything."""
+
+    def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+        rng = np.random.default_rng([number, int(context.node_config["partition-id"])])
+        return {"w": arrays["w"] + rng.standard_normal(4_000, np.float32), "b": arrays["b"] + np.float32(10)}
+
+    first = {"w": np.zeros(4_000, np.float32), "b": np.zeros(1, np.float32)}
+    inner = FedAvgM(fraction_evaluate=0, server_learning_rate=0.1)
+    strategy = CompressedStrategy(inner, uplink=fedcomp.eden(bits=2), downlink=fedcomp.dense())
+    strategy.start(LocalGrid(training(step), 2), to_record(first), num_rounds=2)
     assert "squared change" not in flower_log.text
 
 

@@ -88,7 +88,10 @@ class Measurements:
 
 
 class LinkCompressors:
-    """The compressors of the current round, `uplink` and `downlink`; `num_rounds` is the last round, 0 if it is unknown."""
+    """The compressors of the current round, `uplink` and `downlink`; `num_rounds` is the last round, 0 if it is unknown.
+
+    `mean_is_step` says that the strategy's step is the mean of the updates, so that their errors add up in the model.
+    """
 
     def __init__(
         self, inner: Strategy, uplink: Compressor = AUTO, downlink: Compressor = AUTO, mode: AsyncMode | None = None
@@ -98,7 +101,7 @@ class LinkCompressors:
         self.num_rounds = 0
         averaging = aggregating(inner)
         self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
-        self._mean_is_step = self._averages and type(averaging).aggregate_train is FedAvg.aggregate_train
+        self.mean_is_step = self._averages and type(averaging).aggregate_train is FedAvg.aggregate_train
         self._weight_key = averaging.weighted_by_key if self._averages and isinstance(averaging, FedAvg) else ""
         self._evaluation_share = averaging.fraction_evaluate if isinstance(averaging, FedAvg) else 0.0
         self._measured = Measurements()
@@ -177,11 +180,11 @@ class LinkCompressors:
             max(1.0, measured.evenness * sampled) if self._averages else 1.0,
             measured.changed,
             measured.gain,
-            measurable=self._mean_is_step,
+            measurable=self.mean_is_step,
             shared_start=publisher.start is not None,
             training=training,
         )
-        if self.downlink != AUTO and not (self._mean_is_step and self.uplink == AUTO):
+        if self.downlink != AUTO and not (self.mean_is_step and self.uplink == AUTO):
             return facts
         budget = measured.budget
         if self._here is None:
@@ -249,7 +252,7 @@ class LinkCompressors:
         noise = error / averaged
         if RESIDUAL not in self.downlink.memory.vectors:
             noise += _squared(self._here - before - step)
-        if not self._mean_is_step:
+        if not self.mean_is_step:
             norm = noise = 0.0  # errors do not add up in the model
         unpublished = sketcher.ratio(residual, published - measured.budget.first)
         measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, unpublished=unpublished)

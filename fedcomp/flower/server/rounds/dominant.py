@@ -47,10 +47,12 @@ class DominantTensors:
             for reply in replies
             if reply.update is not None and (noise := reply.update.expected_noise) is not None
         ]
+        if not errors:
+            return
         sizes = np.array([tensor.size for tensor, _ in layout.filled]) * ~unchanged
         with np.errstate(over="ignore"):
             squares = np.array([float(change[part] @ change[part]) for _, part in layout.filled])
-        if not errors or not 0 < squares.sum() < np.inf:
+        if not 0 < squares.sum() < np.inf:
             return
         squares = np.maximum(0, squares - sum(errors) / len(errors) ** 2 * sizes / sizes.sum())
         order: list[int] = np.argsort(-squares / np.maximum(sizes, 1), kind="stable").tolist()
