@@ -119,7 +119,7 @@ def test_examples_that_differ_in_their_strategy_alone_train_the_same_network() -
 def test_the_tables_have_the_numbers_of_the_example(name: str) -> None:
     values = written(name)
     accuracy = f"{values['plain']:.1f} → {values['compressed']:.1f} %" if "plain" in values else ""
-    loss = f"loss {values['plain_loss']:.3g} → {values['compressed_loss']:.3g}" if "plain_loss" in values else ""
+    loss = f"loss {values['plain_loss']:#.3g} → {values['compressed_loss']:#.3g}" if "plain_loss" in values else ""
     result, ratio = accuracy or loss, f"{values['ratio']:.1f}"
     assert f"](examples/{name}) | {result} | {ratio} |" in (ROOT / "README.md").read_text()
     [row] = [line for line in (EXAMPLES / "README.md").read_text().splitlines() if f"]({name}) |" in line]
