@@ -98,8 +98,8 @@ def auto() -> Parts:
 
     * Updates: the cross-polytope, or from one bit on EDEN, with just enough bits.  The server measures the noise that they add
       to the model, and keeps it small beside the distance that the model has moved, and beside the noise of sampling.  If the
-      strategy does more than average, the bits follow from the number of averaged updates, and nodes that often take part use
-      STC.
+      strategy makes another step of the mean, the bits follow from the number of averaged updates, and nodes that often take
+      part use STC.  If it reads each reply, as a median does, the bits are those for a single update.
     * Versions: in long runs STC, with a density that keeps what is not published yet in proportion to what is.  In short ones
       the same as updates, or top-k where few nodes take part in a round.
     * For tiny models: dense.
@@ -119,7 +119,8 @@ class RoundFacts:
     `gain` is the error of `crosspolytope` on Gaussian entries over that on the updates, at the same bits: about 2 on those of
     models, whose norm is in few places.
 
-    `measurable` says that the strategy's step is the mean of the updates, so that errors add up in the model.
+    `reads_mean` says that the strategy reads only the mean of the updates: then what a message leaves out may come later, while
+    a median of sparse updates is 0.  `measurable` says that its step is that mean, so that errors add up in the model.
     `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
     (`NoiseBudget.share`), and `step` the squared norm of a round's change over the same.  `unpublished` is the squared
     norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three are 0 before they are measured.
@@ -135,6 +136,7 @@ class RoundFacts:
     averaged: float
     changed: int = 0
     gain: float = 1.0
+    reads_mean: bool = True
     measurable: bool = True
     noise: float = 0.0
     step: float = 0.0
@@ -270,7 +272,8 @@ def choose_uplink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
         _first(facts.first_contacts): FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts,
     } | _small(facts)
     density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
-    feedback = not facts.measurable and facts.requests >= MIN_REQUESTS and _stc_bits(density) <= max(least.values())
+    may_wait = facts.reads_mean and not facts.measurable and facts.requests >= MIN_REQUESTS
+    feedback = may_wait and _stc_bits(density) <= max(least.values())
     if keep_residual or feedback:
         flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
         return _stc(

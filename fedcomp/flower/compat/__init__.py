@@ -42,6 +42,7 @@ from fedcomp.flower.compat.messages import (
 from fedcomp.flower.compat.random_state import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.compat.strategies import (
     AVERAGING,
+    BY_ENTRY,
     SQUARING,
     attributes,
     callers,
@@ -59,6 +60,7 @@ from fedcomp.flower.compat.virtual_time import Clock, NodeSpeed, Speeds, WallClo
 
 __all__ = [
     "AVERAGING",
+    "BY_ENTRY",
     "KEY_CLIPPING_NORM",
     "SQUARING",
     "UNAVAILABLE",

@@ -5,7 +5,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar, cast
 
 from flwr.app import ArrayRecord, Message
-from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Strategy
+from flwr.serverapp.strategy import (
+    Bulyan,
+    FedAdagrad,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedMedian,
+    FedProx,
+    FedTrimmedAvg,
+    FedYogi,
+    Strategy,
+)
 
 OLD_API = ("flwr.server.", "flwr.compat.")
 """The packages of strategies before Flower's Message API."""
@@ -13,6 +24,8 @@ AVERAGING = frozenset(kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx
 """The `aggregate_train` methods of Flower that read only the weighted mean of the valid replies."""
 SQUARING = frozenset(kind.aggregate_train for kind in (FedAdagrad, FedAdam, FedYogi))
 """The `aggregate_train` methods of Flower that square a complex number as it is: the root of the sum has no use as a scale."""
+BY_ENTRY = frozenset(kind.aggregate_train for kind in (Bulyan, FedMedian, FedTrimmedAvg))
+"""The `aggregate_train` methods of Flower that take a median of each entry, or a mean without the largest and the smallest."""
 STEPS = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
 """The methods that `Strategy.start` calls."""
 Kind = TypeVar("Kind")

@@ -1,15 +1,20 @@
 """Whether a strategy fits the compressors of its two links, and the dtypes of its model."""
 
+from logging import WARNING
+
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
-from fedcomp.flower.compat import SQUARING, is_of_old_api, nested_strategies
+from fedcomp.flower.compat import BY_ENTRY, SQUARING, code_of, is_of_old_api, log, nested_strategies
 from fedcomp.flower.server.dp_strategies import check_bound
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse, reply_use_of
 from fedcomp.methods import METHODS
 from fedcomp.sync import Clipping
 from fedcomp.wire import COMPLEX, Layout, codec_id
+
+LEAST_DENSITY = 0.5
+"""With a smaller share of the entries in each update, the median of an entry is 0, unless the updates hold the same entries."""
 
 
 def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipping: Clipping | None = None) -> None:
@@ -43,6 +48,15 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipp
     if sums and clipping:
         raise ValueError("clipping does not go with EF21: its sum would no longer hold what the nodes have sent")
     check_bound(inner, uplink)
+
+
+def warn_of_sparse(inner: Strategy, uplink: Compressor) -> None:
+    """Log that a strategy which compares the updates entry by entry gets sparse ones: of most entries, most updates say 0."""
+    found = next((each for _, each in nested_strategies(inner) if code_of(each, "aggregate_train") in BY_ENTRY), None)
+    density = dict(uplink.settings).get("density")
+    if found is not None and isinstance(density, int | float) and density < LEAST_DENSITY:
+        text = "fedcomp: %s compares the updates of each entry, and with the uplink %s most are 0; eden(bits=2) sends all"
+        log(WARNING, text, type(found).__name__, uplink)
 
 
 def check_dtypes(inner: Strategy, layout: Layout) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
-from logging import INFO
+from logging import INFO, WARNING
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,10 @@ SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi, ServerOptimizer)
 """Strategies that square the mean, with its error: errors do not average out there."""
 UNKNOWN_ROUNDS = 100
 """Rounds to come that a choice expects if nobody said how many there are."""
+UNKNOWN_END = (
+    "fedcomp: the number of rounds is unknown, because start() was not called: auto() expects %d more in each round, and sends "
+    "no version as the last one; call start(num_rounds=...), or name the compressors"
+)
 KEPT_GAIN, MAX_GAIN = 0.7, 4.0
 """The weight of the earlier gain when that of a round is measured, and the largest gain that is relied on."""
 KEPT_TRAFFIC = 0.8
@@ -100,10 +104,10 @@ class LinkCompressors:
         self.uplink, self.downlink, self._mode = uplink, downlink, mode
         self.num_rounds = 0
         averaging = aggregating(inner)
-        self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
+        self._reads_mean = reply_use_of(inner) is ReplyUse.MEAN
+        self._averages = self._reads_mean and not isinstance(averaging, SECOND_MOMENTS)
         self.mean_is_step = self._averages and type(averaging).aggregate_train is FedAvg.aggregate_train
-        self._weight_key = averaging.weighted_by_key if self._averages and isinstance(averaging, FedAvg) else ""
-        self._evaluation_share = averaging.fraction_evaluate if isinstance(averaging, FedAvg) else 0.0
+        self._averaging = averaging if isinstance(averaging, FedAvg) else None
         self._measured = Measurements()
         self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
         self._log = BalanceLog()
@@ -146,6 +150,8 @@ class LinkCompressors:
         measured.fetched = kept * measured.fetched + fetched
         measured.sent = kept * measured.sent + sent
         self.uplink, self.downlink, self._balance, self._chosen = uplink, downlink, 0.0, downlink == AUTO
+        if AUTO in (uplink, downlink) and not self.num_rounds and server_round == 1:
+            log(WARNING, UNKNOWN_END, UNKNOWN_ROUNDS)
         if AUTO not in (uplink, downlink):
             self._here = None
             if downlink.name != BALANCED:
@@ -154,7 +160,8 @@ class LinkCompressors:
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
         if downlink == AUTO:
-            evaluating = int(self._evaluation_share * facts.num_nodes)
+            share = self._averaging.fraction_evaluate if self._averaging is not None else 0.0
+            evaluating = int(share * facts.num_nodes)
             fetching = replace(facts, sampled=max(sampled, evaluating, measured.reached), both=uplink == AUTO)
             keep_residual = facts.versions_take_stc or _has_residual(measured.downlink)
             choices["downlink"] = choose_downlink(fetching, keep_residual=keep_residual)
@@ -181,6 +188,7 @@ class LinkCompressors:
             measured.changed,
             measured.gain,
             measurable=self.mean_is_step,
+            reads_mean=self._reads_mean,
             shared_start=publisher.start is not None,
             training=training,
         )
@@ -219,7 +227,8 @@ class LinkCompressors:
         """
         measured = self._measured
         measured.changed = max(measured.changed, changed)
-        if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
+        key = self._averaging.weighted_by_key if self._averages and self._averaging is not None else ""
+        if key and any(weights := weights_of(replies, key)):
             shares = [weight / max(weights) for weight in weights]  # squares of tiny weights would be 0
             measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
         if self._chosen or str(self.uplink) == measured.uplink:

@@ -4,8 +4,16 @@ from typing import Any
 
 import flwr.server.strategy as old_api
 import pytest
-from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+from flwr.serverapp.strategy import (
+    Bulyan,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    FedMedian,
+    FedTrimmedAvg,
+    Krum,
+)
 
+import fedcomp
 from fedcomp.flower import CompressedStrategy
 
 
@@ -30,3 +38,15 @@ def test_a_compressed_strategy_inside_is_refused_at_any_depth() -> None:
     for inner in (plain, DifferentialPrivacyServerSideFixedClipping(plain, 1.0, 1.0, 2)):
         with pytest.raises(ValueError, match="CompressedStrategy already"):
             CompressedStrategy(inner)
+
+
+@pytest.mark.parametrize("inner", [FedMedian, FedTrimmedAvg, Bulyan])
+def test_medians_of_sparse_updates_are_warned_of(inner: type[FedAvg], flower_log: pytest.LogCaptureFixture) -> None:
+    CompressedStrategy(inner(), uplink=fedcomp.stc(density=0.04))
+    assert f"{inner.__name__} compares the updates of each entry, and with the uplink stc(density=0.04)" in flower_log.text
+    flower_log.clear()
+    for uplink in ("auto()", "eden(bits=2)", "topk(density=0.5)", "dense()"):
+        CompressedStrategy(inner(), uplink=fedcomp.parse(uplink))
+    CompressedStrategy(FedAvg(), uplink=fedcomp.stc(density=0.04))
+    CompressedStrategy(Krum(), uplink=fedcomp.stc(density=0.04))
+    assert not flower_log.text
