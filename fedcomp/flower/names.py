@@ -158,10 +158,11 @@ def _difference(record: Mapping[str, Array], layout: Layout, ways: Sequence[str]
         return f"{text}; if these stay on the nodes, name them: CompressedStrategy(..., local={_shown(sent)})"
     if not sent and from_node:
         return f"{text}; put what is no part of the model into a record of its own"
-    return (
+    needed = (
         f"{text}; needed are the names that came, or these with one more prefix, suffix or other separator in all of them, "
         "or a list of arrays in the model's order and shapes"
     )
+    return f"{needed}; what is no model belongs into a record of its own" if from_node else needed
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -105,6 +105,11 @@ def test_patterns_make_tensors_local(policy: str) -> None:
     assert parse_layout(layout.text) == layout
 
 
+def test_a_model_that_is_sent_exactly_is_told_how() -> None:
+    with pytest.raises(ValueError, match=r"all floating ones are sent exactly; .* dense\(\) both ways"):
+        layout_of(SMALL, exact=["*"])
+
+
 def test_an_exact_name_is_that_tensor_alone_whatever_a_pattern_would_match() -> None:
     names = ["layers[0].w", "layers[1].w", "layers1.w", "a*", "ab"]
     arrays = {name: np.ones(2, np.float32) for name in names}

@@ -66,13 +66,13 @@ class UncompressedStrategy(Strategy):
         """Return the inner strategy's model and metrics."""
         server_round += self._offset
         asked, received = self._received(MessageKind.TRAIN_REPLY, server_round, replies)
+        if asked and not any(reply.has_content() for reply in received):
+            self._failed.miss(server_round, received)
         arrays, metrics = None, None
         with self._failed.guard(server_round, "training", counts=True):
             arrays, metrics = self._inner.aggregate_train(server_round, received)
         if arrays is not None:
             self._failed.succeed()
-        elif asked and not any(reply.has_content() for reply in received):
-            self._failed.miss(server_round, received)
         self._hook.begin(server_round, metrics)
         return arrays, metrics
 

@@ -133,6 +133,32 @@ def test_a_model_of_integers_that_nobody_trained_is_raised_too() -> None:
         strategy.start(LocalGrid(client_app, 2), ArrayRecord({"trees": Array(np.arange(3))}), num_rounds=2)
 
 
+class Sums(FedAvg):
+    """A strategy that takes for granted that there are replies."""
+
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+        models = [arrays_of(cast(ArrayRecord, reply.content["arrays"])) for reply in replies if reply.has_content()]
+        return to_record({name: sum(model[name] for model in models) / len(models) for name in MODEL}), None
+
+
+def test_the_reason_of_the_nodes_is_raised_and_not_what_a_strategy_says_of_an_empty_list() -> None:
+    strategy = CompressedStrategy(Sums(fraction_evaluate=0.0))
+    grid = LocalGrid(training(lambda given, *_: {"sums": np.ones(3), "counts": np.ones(3)}), 3)
+    with pytest.raises(NoUpdateError, match=r"in 2 rounds; in round 1, .*'counts'.* into a record of its own"):
+        strategy.start(grid, to_record(MODEL), num_rounds=2)
+    assert strategy.failed_rounds == (1, 2)
+
+
+def test_a_strategy_that_fails_on_updates_is_raised_even_if_the_last_round_had_none() -> None:
+    class Fails(FedAvg):
+        def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+            raise RuntimeError(f"disk full in round {server_round}")
+
+    grid = LocalGrid(training(lambda given, _, number: _more(given) if number == 1 else {}), 2)
+    with pytest.raises(RuntimeError, match="disk full in round 1"):
+        CompressedStrategy(Fails(fraction_evaluate=0.0)).start(grid, to_record(MODEL), num_rounds=2)
+
+
 class Changing(FedAvg):
     """FedAvg whose result is changed in some rounds."""
 

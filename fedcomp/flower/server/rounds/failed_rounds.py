@@ -24,11 +24,14 @@ class FailedRounds:
         self.numbers: list[int] = []
         self._has_result = False
         self._last: Exception | None = None
-        self._missed, self._reason = 0, ""
+        self._missed, self._reason = list[int](), ""
 
     def miss(self, server_round: int, failed: Sequence[Message]) -> None:
-        """Note a round in which nodes were asked to train, and no update could be used; `failed` are their replies."""
-        self._missed += 1
+        """Note a round in which nodes were asked to train, and no update can be used; `failed` are their replies.
+
+        Call it before the strategy aggregates: what this raises about an empty list is no reason for a run without a result.
+        """
+        self._missed.append(server_round)
         errors = [reply for reply in failed if reply.has_error()]
         if errors and not self._reason:
             node, reason = errors[0].metadata.src_node_id, errors[0].error.reason
@@ -48,12 +51,13 @@ class FailedRounds:
             log(ERROR, text, what, server_round, type(error).__name__, error, exc_info=error)
             if counts:
                 self.numbers.append(server_round)
-                self._last = None if self._has_result else error
+                if server_round not in self._missed and not self._has_result:
+                    self._last = error
 
     def end(self, *, untrained: bool) -> None:
         """Raise an exception if no round has had a result: then it was no single reply that failed.
 
-        It is the strategy's last one.  Without one, it is a `NoUpdateError` if the model is `untrained`.
+        It is the strategy's last one about updates.  Without one, it is a `NoUpdateError` if the model is `untrained`.
         """
         if self._last is not None:
             self._last.add_note(
@@ -61,6 +65,6 @@ class FailedRounds:
             )
             raise self._last
         if untrained and self._missed and not self._has_result:
-            rounds = f"{self._missed} round{'s' if self._missed > 1 else ''}"
+            rounds = f"{len(self._missed)} round{'s' if len(self._missed) > 1 else ''}"
             why = self._reason or "no node has answered"
             raise NoUpdateError(f"the model is untrained: no update could be used in {rounds}; {why}")
