@@ -1,8 +1,7 @@
 """A subscriber's side of the protocol: it follows a publisher's versions, and sends updates that count exactly once."""
 
-import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -42,14 +41,22 @@ MAX_PAST_SERVERS = 16
 """The number of former servers that a node remembers."""
 CHECKED_VERSION = 5
 """A node checks its first update and that to this version: in a training that starts from zero, the first tells nothing."""
+LIKE_A_DIFFERENCE = (
+    "the reply looks like a difference: it is far nearer to zero than to the model that was sent; if it is one, reply with the "
+    "trained model itself"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
-    """What a node learned: the `change` of the vector, numpy or torch, float32 (n,), and the bytes of the `exact` tensors."""
+    """What a node learned: the `change` of the vector, numpy or torch, float32 (n,), and the bytes of the `exact` tensors.
+
+    `remarks` are sentences for the log: the trained tensors can be sent, but may not be what was meant.
+    """
 
     change: Any
     exact: bytes
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -172,15 +179,13 @@ class Subscriber:
         check_ties(layout.tensors, trained)
         check_trained(change, replica)
         is_new = not self.acked_number
+        remarks: list[str] = []
         if (is_new or replica.version == CHECKED_VERSION) and is_difference(change, replica.vector):
             # Training may also shrink a model or replace it, so this is no error.
-            logging.getLogger("fedcomp").warning(
-                "the reply looks like a difference: it is far nearer to zero than to the model that was sent; if it is one, "
-                "reply with the trained model itself"
-            )
+            remarks.append(LIKE_A_DIFFERENCE)
         if is_new:
-            _warn_of_rounding(layout, trained)
-        return Learned(change, exact)
+            remarks += _rounded(layout, trained)
+        return Learned(change, exact, tuple(remarks))
 
     def update(
         self,
@@ -282,14 +287,12 @@ def resync(number: int) -> bytes:
     return Frame(Kind.RESYNC, NO_BODY, 0, 0, 0, 0, 0, number).to_bytes()
 
 
-def _warn_of_rounding(layout: Layout, trained: Mapping[str, Any]) -> None:
-    """Log the tensors of integers or bools whose trained numbers are rounded: they may never change."""
+def _rounded(layout: Layout, trained: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each tensor of integers or bools whose trained numbers are rounded: it may never change."""
     for tensor in layout.exact_tensors:
         array = trained[tensor.name]
         if dtype_of(array) != tensor.dtype and (number := tensor.first_rounded(to_numpy(array))) is not None:
-            logging.getLogger("fedcomp").warning(
-                "tensor %r is %s, by the first model, so %g is rounded; if it is trained, start with a floating one",
-                tensor.name,
-                tensor.dtype,
-                number,
+            yield (
+                f"tensor {tensor.name!r} is {tensor.dtype}, by the first model, so {number:g} is rounded; if it is trained, "
+                "start with a floating one"
             )

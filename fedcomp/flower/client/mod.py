@@ -127,6 +127,8 @@ class CompressionMod:
         key, record = trained
         content = with_packed_records(state, reply.content, key, asked, self._logged)
         learned = state.subscriber.learned(records.held_values(record))
+        for remark in learned.remarks:
+            log(WARNING, "fedcomp: node %s: %s", message.metadata.dst_node_id, remark)
         names = {tensor.name for tensor in layout.tensors if tensor.policy == "local"}
         reply.content = _with_record(content, key, ArrayRecord())
         return key, learned, {name: array for name, array in record.items() if name in names}
@@ -229,6 +231,6 @@ def _confirmed(subscriber: Subscriber, content: RecordDict, message: Message, as
 
 
 def _with_record(content: RecordDict, key: str, record: ArrayRecord) -> RecordDict:
-    content = content.copy()
-    content[key] = record
-    return content
+    """Return `content` with `record` as `key`, in the place of the one that was there."""
+    # Set in an existing RecordDict, a record of another class would bring a warning of Flower's.
+    return RecordDict({**content, key: record})

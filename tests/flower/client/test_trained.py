@@ -89,7 +89,7 @@ def test_other_shapes_under_other_names_are_not_taken_for_the_model() -> None:
 
 
 def test_a_node_that_replies_with_a_difference_gets_a_warning_in_the_first_round(
-    caplog: pytest.LogCaptureFixture,
+    flower_log: pytest.LogCaptureFixture,
 ) -> None:
     def difference(given: Arrays, context: Context, _: int) -> Arrays:
         rng = np.random.default_rng(context.node_id)
@@ -97,13 +97,13 @@ def test_a_node_that_replies_with_a_difference_gets_a_warning_in_the_first_round
 
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     strategy.start(LocalGrid(training(difference), 2), model(), num_rounds=1)
-    assert caplog.text.count("looks like a difference") == 2, "each node says so"
+    assert flower_log.text.count("looks like a difference") == 2, "each node says so"
     assert strategy.version == 1, "it may be a model that training has shrunk, and counts"
     strategy.start(LocalGrid(training(difference), 2), strategy.arrays, num_rounds=1)
 
 
 def test_a_difference_to_a_model_that_starts_from_zero_is_noticed_in_later_rounds(
-    caplog: pytest.LogCaptureFixture,
+    flower_log: pytest.LogCaptureFixture,
 ) -> None:
     class AddsDifferences(FedAvg):
         """FedAvg whose nodes reply with differences."""
@@ -124,7 +124,7 @@ def test_a_difference_to_a_model_that_starts_from_zero_is_noticed_in_later_round
     strategy = CompressedStrategy(AddsDifferences(fraction_evaluate=0.0), downlink=fedcomp.dense())
     start = to_record({"w": np.zeros(500, np.float32)})
     strategy.start(LocalGrid(training(difference), 2), start, num_rounds=9)
-    assert caplog.text.count("looks like a difference") == 2, "each node says so once"
+    assert flower_log.text.count("looks like a difference") == 2, "each node says so once"
 
 
 def test_a_node_whose_first_update_counted_may_shrink_its_model() -> None:

@@ -524,22 +524,22 @@ def test_two_messages_at_a_time_to_a_node_are_refused(kind: type[FedAvg]) -> Non
     ],
 )
 def test_a_node_warns_of_numbers_that_an_integer_tensor_cannot_hold(
-    first: Any, values: list[float], shown: str | None, caplog: pytest.LogCaptureFixture
+    first: Any, values: list[float], shown: str | None, flower_log: pytest.LogCaptureFixture
 ) -> None:
     app = training(lambda arrays, _, __: {"w": arrays["w"] + 1, "b": np.array(values, float)})
     start = record_of(w=np.zeros(2, np.float32), b=first)
     found = arrays_of(dense(FedAvg(fraction_evaluate=0.0)).start(LocalGrid(app, 2), start, num_rounds=2).arrays)
     assert found["w"].tolist() == [2, 2], "the update counts"
     sentence = f"tensor 'b' is {first.dtype}, by the first model, so {shown} is rounded; if it is trained, start with a"
-    assert caplog.text.count(sentence) == (2 if shown else 0), "each node, once"
-    assert ("is rounded" in caplog.text) is bool(shown)
+    assert flower_log.text.count(sentence) == (2 if shown else 0), "each node, once"
+    assert ("is rounded" in flower_log.text) is bool(shown)
 
 
-def test_a_node_does_not_warn_of_statistics_in_another_precision(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_does_not_warn_of_statistics_in_another_precision(flower_log: pytest.LogCaptureFixture) -> None:
     first = record_of(**{"w": np.zeros(2, np.float32), "norm.running_mean": np.zeros(2, np.float32)})
     app = training(lambda arrays, _, __: {name: array.astype(float) + 1 / 3 for name, array in arrays.items()})
     dense(FedAvg(fraction_evaluate=0.0)).start(LocalGrid(app, 2), first, num_rounds=1)
-    assert "is rounded" not in caplog.text
+    assert "is rounded" not in flower_log.text
 
 
 def test_integers_may_come_back_as_floats_and_their_mean_is_rounded() -> None:
