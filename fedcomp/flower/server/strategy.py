@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from logging import INFO, WARNING
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -18,7 +18,7 @@ from fedcomp.flower.server.async_mode import AsyncMode, check_async
 from fedcomp.flower.server.buffered_grid import BufferedGrid
 from fedcomp.flower.server.dp_strategies import check_order
 from fedcomp.flower.server.exchange import Exchange
-from fedcomp.flower.server.links.checks import check_dtypes, check_links
+from fedcomp.flower.server.links.checks import check_dtypes, check_links, warn_of_sparse
 from fedcomp.flower.server.links.choice import LinkCompressors
 from fedcomp.flower.server.message_kind import MessageKind
 from fedcomp.flower.server.model.checkpoint import Checkpoint, explained, set_aside
@@ -41,6 +41,7 @@ from fedcomp.flower.server.rounds.aggregation import (
 from fedcomp.flower.server.rounds.dominant import DominantTensors
 from fedcomp.flower.server.rounds.early_replies import ParsingGrid
 from fedcomp.flower.server.rounds.failed_rounds import FailedRounds
+from fedcomp.flower.server.rounds.lost_zeros import LostZeros
 from fedcomp.flower.server.rounds.participation import NodeState
 from fedcomp.flower.server.rounds.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.rounds.traffic_log import log_round
@@ -136,6 +137,7 @@ class CompressedStrategy(Strategy):
         self.downlink = downlink if downlink is not None else auto()
         clipping, self._checkpoint = with_old_keywords(clipping, checkpoint, old)
         check_links(inner, self.uplink, self.downlink, clipping)
+        warn_of_sparse(inner, self.uplink)
         self.mode = mode
         if mode is not None:
             check_async(inner, mode, self.uplink)
@@ -150,12 +152,26 @@ class CompressedStrategy(Strategy):
         self._settings = scalars_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
         self._failed = FailedRounds()
-        self._dominant = DominantTensors()
+        self._dominant, self._zeros = DominantTensors(), LostZeros()
         self._has_begun = False  # by `start`, since the last `load`
         self._random = IsolatedRandom()
         self._buffered: BufferedGrid | None = None
         self._exchange = Exchange(inner, records, order, clipping, mode)
-        self._model: PublishedModel | None = None
+        self._model: PublishedModel | None = None  # set last: from then on, the settings of `inner` go there
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the inner strategy has beyond this one: its settings, and methods of its own."""
+        if name == "inner" or name.startswith("__"):  # of a copy that is being made
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return getattr(self.inner, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute, that of the inner strategy if only it has this one."""
+        own = "_model" not in vars(self) or name in vars(self) or hasattr(type(self), name)
+        if own or not hasattr(self.inner, name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self.inner, name, value)
 
     @property
     def model(self) -> PublishedModel:
@@ -350,6 +366,8 @@ class CompressedStrategy(Strategy):
         server_round += self._offset
         valid, failed = self._exchange.validate(server_round, replies, self.model, self._busy, train=True)
         valid = without_repeated_losses(valid, self.publisher)
+        if not valid and self._exchange.asked:
+            self._failed.miss(server_round, failed)
         before, metrics = self.version, None
         with self._failed.guard(server_round, "training", counts=True), undone_on_error(self.inner, self.publisher):
             with self._random.used():
@@ -364,8 +382,6 @@ class CompressedStrategy(Strategy):
             self.model.lead(self.inner)
         if server_round in self._failed.numbers:
             self._exchange.fail()
-        elif not valid and self._exchange.asked:
-            self._failed.miss(server_round, failed)
         self.round = server_round
         self._save_if_due()
         self._exchange.log_dense_records(server_round)
@@ -388,6 +404,8 @@ class CompressedStrategy(Strategy):
         start_s = time.thread_time()
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.thread_time() - start_s)
+        now = self.publisher.replica.vector
+        self._zeros.watch(server_round, replies, published.vector, change[0], now, published.layout)
         # Acknowledge only now: an update that went into no model goes back to its node.
         summed = self._links.uplink.memory.incremental
         for reply in counted(self.inner, replies):
