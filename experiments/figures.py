@@ -1,7 +1,7 @@
 """The figures of a study, each with a caption: accuracy against its cost and what is swept, the Pareto front, time to targets.
 
 A method has the same colour, dash and marker in all figures of a study. A line is the mean over seeds, a band reaches from
-the lowest seed to the highest; where a seed has diverged, both are of the seeds that are left. A figure without points is None.
+the lowest seed to the highest; where a seed is missing or diverged, both are of the others. A figure without points is None.
 """
 
 from collections.abc import Iterator
@@ -73,8 +73,8 @@ def _figures(study: Study) -> Iterator[tuple[str, Figure | None, str]]:
     bands = left_out = ""
     if study.has_seeds:
         bands = " A line is the mean over seeds; its band reaches from the lowest to the highest."
-        if study.runs["final"].isna().any():
-            bands += " Where a seed has diverged, both are of the seeds that are left."
+        if not spread(study.runs, "final")["whole"].all():
+            bands += " Where a seed is missing or has diverged, both are of the others."
     if len(study.scenarios) > MAX_PANELS:
         left_out = f" Shown are the first {MAX_PANELS} of {len(study.scenarios)} settings."
     measures: dict[Measure, str] = {"final": "at the last evaluation", "best": "best of all evaluations"}
@@ -95,7 +95,7 @@ def _figures(study: Study) -> Iterator[tuple[str, Figure | None, str]]:
         "pareto",
         pareto(study),
         "Final accuracy against all traffic of the complete run. The grey line is the Pareto front: no other method ends "
-        "better with fewer bytes. Pale markers are behind it, or have a seed that diverged. A bar reaches "
+        "better with fewer bytes. Pale markers are behind it, or lack a seed, which is missing or diverged. A bar reaches "
         "from the lowest seed to the highest." + left_out,
     )
     yield (

@@ -135,11 +135,13 @@ def _check_alone(runs: pd.DataFrame) -> None:
 def spread(runs: pd.DataFrame, column: str, by: Sequence[str] = ("scenario", "method")) -> pd.DataFrame:
     """Return the statistics of a number over the seeds of each group, with a row for each group.
 
-    The columns are mean, std (of a sample, n - 1; 0 for one seed), low, high, count (the seeds with a number), of (all
-    seeds) and whole (whether every seed has a number: the mean of the survivors alone must win nothing).
+    The columns are mean, std (of a sample, n - 1; 0 for one seed), low, high, count (the seeds with a number), of (the
+    different seeds of all methods in the same scenario) and whole (whether each of these has a number). A mean over some of
+    the seeds must win nothing.
     """
-    groups = runs.groupby(list(by), observed=True, sort=False)[column]
-    found = groups.agg(mean="mean", std="std", low="min", high="max", count="count", of="size")
+    runs = runs.assign(of=runs.groupby("scenario", observed=True)["seed"].transform("nunique"))
+    groups = runs.groupby(list(by), observed=True, sort=False)
+    found = groups[column].agg(mean="mean", std="std", low="min", high="max", count="count").join(groups["of"].first())
     return found.assign(std=found["std"].fillna(0), whole=found["count"] == found["of"])
 
 

@@ -135,7 +135,20 @@ def test_the_spread_over_seeds_is_that_of_a_sample() -> None:
     assert stc["mean"] == pytest.approx(0.85)
     assert stc["std"] == pytest.approx(0.1 / math.sqrt(2))
     assert (stc["low"], stc["high"], stc["count"], stc["of"], stc["whole"]) == (0.8, 0.9, 2, 3, False)
-    assert (fedavg["mean"], fedavg["std"], fedavg["whole"]) == (0.7, 0, True)
+    assert (fedavg["mean"], fedavg["std"], fedavg["count"], fedavg["of"], fedavg["whole"]) == (0.7, 0, 1, 3, False)
+
+
+def test_all_seeds_are_those_of_all_methods_in_the_same_setting() -> None:
+    cells = [cell([0.1, 0.8]), cell([0.1, 0.9], seed=2), dense([0.1, 0.7]), dense([0.1, 0.7], batch_size=1)]
+    found = study(*cells, given=(0.5,))
+    assert spread(found.runs, "final")["of"].to_dict() == {
+        ("batch size: 1", "FedAvg n = 25"): 1,
+        ("batch size: 20", "STC 1/100"): 2,
+        ("batch size: 20", "FedAvg n = 25"): 2,
+    }
+    assert spread(found.reached, "round", ("scenario", "target", "method"))["of"].tolist() == [1, 2, 2]
+    in_one = found.runs[found.runs["scenario"] == "batch size: 20"]
+    assert spread(in_one, "final", ["method"])["of"].to_dict() == {"STC 1/100": 2, "FedAvg n = 25": 2}
 
 
 def test_a_target_counts_from_the_first_evaluation_that_reaches_it() -> None:
