@@ -34,7 +34,7 @@ TARGET_SHARES = (0.9, 0.95)
 """The target accuracies of a study that names none, as fractions of the best final accuracy of a dense method."""
 
 Measure = Literal["final", "best"]
-"""The accuracy of a run: that of its last evaluation, or the highest of all."""
+"""The accuracy of a run: that of its last evaluation, or the highest of all after a round."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +114,8 @@ def read_study(table: pd.DataFrame, given: Sequence[float] = (), slowdown: float
     ).sort_values(["scenario", "method", "seed", "cell", "round"])
     groups = table.groupby("cell", sort=False)
     runs = groups.tail(1).set_index("cell")
-    runs = runs.assign(final=runs["accuracy"], best=groups["accuracy"].max())
+    trained = table[table["round"] > 0].groupby("cell")["accuracy"]
+    runs = runs.assign(final=runs["accuracy"], best=trained.max())
     _check_alone(runs)
     given = tuple(dict.fromkeys(given))
     targets = {scenario: given or _derived_targets(table, runs, scenario) for scenario in scenarios}

@@ -120,9 +120,11 @@ def test_an_empty_table_and_impossible_settings_are_refused(
         ([0.1, 0.9, 0.7], 0.7, 0.9),
         ([0.1, 0.9, None], math.nan, 0.9),  # diverged
         ([None, None], math.nan, math.nan),
+        ([0.5, 0.2, 0.1], 0.1, 0.2),
+        ([0.5, None], math.nan, math.nan),
     ],
 )
-def test_final_is_the_last_accuracy_and_best_the_highest(
+def test_final_is_the_last_accuracy_and_best_the_highest_after_a_round(
     accuracies: list[float | None], final: float, best: float
 ) -> None:
     run = study(cell(accuracies)[::-1]).runs.iloc[0]  # the order of the rows does not matter
