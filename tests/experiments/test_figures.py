@@ -12,6 +12,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from seaborn import FacetGrid
 
+from benchmarks.figure_file import to_bytes
 from benchmarks.netshape.profiles import PROFILES
 from experiments import figures
 from experiments.figures import COSTS, accuracy_against, pareto, pictures, sweep, time_to_target
@@ -200,6 +201,17 @@ def test_every_figure_of_every_study_can_be_drawn(cells: list[pd.DataFrame]) -> 
         names.append(picture.name)
     assert len(set(names)) == len(names)
     assert bool(names) == study(*cells).table["accuracy"].notna().any()
+
+
+def test_a_label_is_shown_as_it_is() -> None:
+    labels = ["_a", r"$\frac$ and $x^2$"]
+    cells = [
+        one for label in labels for one in (cell([0.1, 0.5], method=label), cell([0.1, 0.6], method=label, seed=1))
+    ]
+    for picture in pictures(study(*cells, given=(0.4,))):
+        text = to_bytes(picture.figure, "svg").decode()
+        assert all(f">{label}</text>" in text for label in labels), picture.name
+        assert "mathdefault" not in text
 
 
 def test_panels_beyond_the_limit_are_left_out_and_the_caption_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
