@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
+from experiments.axes import partition_settings
 from experiments.configuration import FIXED, STUDY_SETTINGS, Cell, defaults
 from server.settings import Settings, SettingsError
 
@@ -22,7 +23,7 @@ KNOWN = tuple(sorted({*defaults(), *STUDY_SETTINGS} - FIXED))
 """What [run], [grid] and a [[method]] may set."""
 RUN_ONLY = ("device", "weight-decay")
 """Settings that only [run] may hold: the table of results has no column that would tell such cells apart."""
-NO_COLUMN = (*RUN_ONLY, "clip-median", "clip-norm", "evaluate-every", "iterations", "split", "split-layer")
+NO_COLUMN = (*RUN_ONLY, "clip-median", "clip-norm", "evaluate-every", "iterations")
 """Settings without such a column; methods that differ in them have labels of their own, but no cells of a grid."""
 LAST = 5
 """The evaluations at the end of a trial whose mean accuracy decides about [tune]."""
@@ -157,7 +158,9 @@ def read_plan(path: Path) -> StudyPlan:
         raise tune.error("seed is no setting to tune; it belongs in [grid]")
     found = list(_cells(runs, grid, tune, methods))
     cells = tuple(cell for cell, _ in found)
-    return StudyPlan(study, cells, {cell.name: layers for cell, layers in found})
+    plan = StudyPlan(study, cells, {cell.name: layers for cell, layers in found})
+    _check_distinct(plan)
+    return plan
 
 
 File = TypeVar("File", bound=PartFile)
@@ -198,6 +201,11 @@ def _check_values(layer: Layer, methods: Mapping[str, Layer]) -> None:
 def _check_keys(layer: Layer) -> None:
     known = ("label", *KNOWN) if layer.table.startswith("method") else KNOWN
     for key, value in layer.settings.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and not text.isprintable():
+                raise layer.error(f"{key} is {text!r}; a text without control characters is needed")
+        if key in ("split", "split-layer"):
+            raise layer.error(f"{key} is no setting of a study: all of its cells train without split learning")
         if key in FIXED:
             raise layer.error(f"{key} is decided by the study itself; there are: {', '.join(KNOWN)}")
         if key == "sampling-decay":
@@ -212,6 +220,18 @@ def _check_keys(layer: Layer) -> None:
             )
         if isinstance(value, list) and layer.table not in ("grid.", "tune."):
             raise layer.error(f"{key} is a list; a single value is needed, and lists belong in [grid] or [tune]")
+
+
+def _check_distinct(plan: StudyPlan) -> None:
+    """Raise `StudyError` for a value that means the same as another: a report would take the runs of both for one setting."""
+    first: dict[tuple[object, ...], Cell] = {}
+    for cell in plan.cells:
+        partition = partition_settings(str(cell.settings["partition"]))
+        meant = {**cell.settings, "fraction-train": 0, "clients-per-round": cell.clients_per_round, "partition": ""}
+        other = first.setdefault((cell.label, *sorted(meant.items()), *partition.items()), cell)
+        if other is not cell:
+            key = next(key for key, value in cell.settings.items() if value != other.settings[key])
+            raise plan.error(cell, key, f"{other.settings[key]!r} means the same runs, and each value is needed once")
 
 
 def _layer(layers: Layers, key: str) -> Layer:
