@@ -92,7 +92,7 @@ def read_study(table: pd.DataFrame, given: Sequence[float] = (), slowdown: float
     node computes `slowdown` times slower than the study's machine.
 
     Raises `ValueError` for a table without rows, for one with two cells of a method and a seed in one setting, a target outside
-    (0, 1], and a slowdown that is not above 0.
+    (0, 1], and a slowdown that is not above 0 or not finite.
     """
     for target in given:
         if not 0 < target <= 1:

@@ -105,6 +105,7 @@ def test_clients_and_participation_that_vary_independently_are_two_axes() -> Non
         (cell([0.1]), {"given": (0.5, 80.0)}, "80"),
         (cell([0.1]), {"given": (0.0,)}, "0"),
         (cell([0.1]), {"slowdown": 0.0}, "0"),
+        (cell([0.1]), {"slowdown": math.inf}, "inf"),
     ],
 )
 def test_an_empty_table_and_impossible_settings_are_refused(
