@@ -4,9 +4,10 @@ docs/how-to/experiments.md describes the format. A value of a [[method]] takes p
 over one of [run]; the file's own [run] takes precedence over those that it includes.
 """
 
+import math
 import tomllib
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -93,6 +94,11 @@ class StudyPlan:
             else ()
         )
 
+    @property
+    def num_runs(self) -> int:
+        """The number of cells that `tuned` returns if no trial fails."""
+        return len(self.cells) // math.prod(map(len, self.study.tune.values()))
+
     def tuned(self, table: pd.DataFrame) -> tuple[Cell, ...]:
         """Return the cells with the best values of [tune], for each method and point of the grid; without [tune], all cells.
 
@@ -115,6 +121,16 @@ class StudyPlan:
             if (chosen := best.get(self._place(cell)))
             and all(cell.settings[key] == chosen.settings[key] for key in self.study.tune)
         )
+
+    def untried(self, cells: Sequence[Cell]) -> list[str]:
+        """Return each method, with the point of the grid, that none of `cells`, which `tuned` returned, belongs to."""
+        axes = [key for key in self.study.grid if key != "seed"]
+        there = set(map(self._place, cells))
+        return [
+            ", ".join([str(label), *(f"{key} {value}" for key, value in zip(axes, values, strict=True))])
+            for label, *values in dict.fromkeys(map(self._place, self.trials))
+            if (label, *values) not in there
+        ]
 
     def _place(self, cell: Cell) -> tuple[object, ...]:
         """Return what the cells have in common that one choice is for: the method, and the point of the grid but the seed."""
