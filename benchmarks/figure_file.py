@@ -1,6 +1,7 @@
 """Writes matplotlib figures as PNG, SVG or PDF; the same figure gives the same bytes."""
 
 import io
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import matplotlib as mpl
@@ -21,6 +22,14 @@ def format_of(path: Path) -> str:
     if kind not in FORMATS:
         raise ValueError(f"{str(path)!r} is no name of a figure; a name that ends in .png, .svg or .pdf is needed")
     return kind
+
+
+def literal_text() -> AbstractContextManager[None]:
+    """Return a context in which to draw and write figures whose texts are not our own: a $ in them does not begin TeX.
+
+    The numbers of a logarithmic axis are TeX by default, so such an axis needs a formatter of its own.
+    """
+    return mpl.rc_context({"text.parse_math": False})
 
 
 def to_bytes(figure: Figure, kind: str, salt: str = "fedcomp") -> bytes:

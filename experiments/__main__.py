@@ -13,7 +13,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from experiments.check import check_data, check_settings, uses_gpu
 from experiments.command import new_parser
 from experiments.configuration import Cell
-from experiments.environment import read_environment, write_environment
+from experiments.environment import environment, read_environment, write_environment
 from experiments.plan import StudyError, StudyPlan, read_plan
 from experiments.results import Results, claim, read_csv, write_text
 from experiments.runner import Event, Failure, Workers, ray_workers, run_cells
@@ -46,7 +46,7 @@ class _StoppedError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 when all cells are done, 1 when some failed, 2 for a study that cannot run, 130 for Ctrl-C."""
+    """Return the exit code: 0 when all cells are done, 1 when some failed, 2 without a run or a report, 130 for Ctrl-C."""
     options = _options(arguments)
     console = Console(stderr=True)
     try:
@@ -88,9 +88,9 @@ def _run_study(options: argparse.Namespace, console: Console) -> int:
         if others:
             _log(console, f"cells taken from other results: {taken}")
         failures += _run(plan, cells, results, data_dir, options, console)
-        _report(plan, cells, results, options, console)
-    for failure in failures:
-        _log(console, f"failed: {plan.describe(failure.cell)}: {failure.reason}")
+        for failure in failures:
+            _log(console, f"failed: {plan.describe(failure.cell)}: {failure.reason}")
+        _report(plan, cells, trials.cells if trials else set(), results, options, console)
     return FAILED if failures else 0
 
 
@@ -110,7 +110,7 @@ def _run(
     missing = [cell for cell in cells if cell.name not in results.cells]
     if not missing:
         return []
-    write_environment(results.path.parent)
+    found = environment()
     if options.ray:
         workers, scratch = ray_workers(options.ray, options.workers), None
     else:
@@ -129,6 +129,7 @@ def _run(
                     failures.append(event)
                 else:
                     results.add(event.rows)
+                    write_environment(results.path.parent, found)
     except KeyboardInterrupt:
         _log(console, f"stopped: {_done(cells, results)}; the same command resumes the study")
         if results.cells:
@@ -159,8 +160,14 @@ def show_progress(
 
 
 def _report(
-    plan: StudyPlan, cells: Sequence[Cell], results: Results, options: argparse.Namespace, console: Console
+    plan: StudyPlan,
+    cells: Sequence[Cell],
+    tried: Collection[str],
+    results: Results,
+    options: argparse.Namespace,
+    console: Console,
 ) -> None:
+    """Write the report of `cells`; `tried` are the names of the trials that ended. Raises `StudyError` if it cannot be made."""
     table = results.select([cell.name for cell in cells])
     if table.empty:
         return
@@ -171,30 +178,42 @@ def _report(
         question=plan.study.question,
         targets=tuple(plan.study.targets),
         commands=(f"fedcomp study {name}{' --data-dir DIR' if options.data_dir else ''}",),
-        notes=(*plan.study.notes, *_tuning_notes(plan, cells)),
+        notes=(*plan.study.notes, *_tuning_notes(plan, cells, tried)),
         results=results.path.name,
         environment=read_environment(results.path.parent),
         made=made_now(),
         cells_done=table["cell"].nunique(),
-        cells_all=len(cells),
+        cells_all=plan.num_runs,
     )
     path = results.path.with_name("report.html")
-    write_text(path, render(table, about))
+    try:
+        page = render(table, about)
+    except ValueError as error:
+        raise StudyError(f"{results.path}: no report can be made: {error}") from None
+    write_text(path, page)
     _log(console, f"report: {path}")
 
 
-def _tuning_notes(plan: StudyPlan, cells: Sequence[Cell]) -> Iterator[str]:
-    """Yield a note for each setting of [tune]: how it was chosen, and what each method got."""
+def _tuning_notes(plan: StudyPlan, cells: Sequence[Cell], tried: Collection[str]) -> Iterator[str]:
+    """Yield a note for each setting of [tune]: how it was chosen, what each method got, and what could not be tried."""
     for key, values in plan.study.tune.items():
-        of_method = {
-            label: [
-                value for value in values if any(cell.label == label and cell.settings[key] == value for cell in cells)
+        of_methods = []
+        for label in dict.fromkeys(trial.label for trial in plan.trials):
+            chosen = {cell.settings[key] for cell in cells if cell.label == label}
+            text = ", ".join(str(value) for value in values if value in chosen) or "none"
+            failed = [
+                f"{value} failed in {len(lost)} of {len(trials)} trials"
+                for value in values
+                if (trials := [one for one in plan.trials if one.label == label and one.settings[key] == value])
+                and (lost := [one for one in trials if one.name not in tried])
             ]
-            for label in dict.fromkeys(cell.label for cell in cells)
-        }
-        chosen = "; ".join(f"{label}: {', '.join(map(str, found))}" for label, found in of_method.items())
-        seed, tried = plan.trials[0].settings["seed"], ", ".join(map(str, values))
-        yield f"{key} was chosen for each method from {tried}, by its accuracy with seed {seed}. {chosen}."
+            of_methods.append(f"{label}: {text}" + (f" ({', '.join(failed)})" if failed else ""))
+        seed, names = plan.trials[0].settings["seed"], ", ".join(map(str, values))
+        if any(trial.name not in tried for trial in plan.trials):
+            names = f"those of {names} that could be tried"
+        yield f"{key} was chosen for each method from {names}, by its accuracy with seed {seed}. {'; '.join(of_methods)}."
+    if missing := plan.untried(cells):
+        yield f"These have no runs, because no value of [tune] could be tried: {'; '.join(missing)}."
 
 
 def _done(cells: Sequence[Cell], results: Results) -> str:

@@ -53,7 +53,7 @@ class Axis:
 
     def read(self, value: Value) -> Value:
         """Return the value on this axis of a row whose column holds `value`."""
-        return _partition_settings(str(value))[self.setting] if self.setting else value
+        return partition_settings(str(value))[self.setting] if self.setting else value
 
     def show(self, value: Value) -> str:
         """Return a value with its name, as in "classes per client: 2"."""
@@ -78,7 +78,7 @@ def partition_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
     """Return the axes along which partitions differ: the numbers that vary if nothing else does, or else the texts."""
     by_text = (column_axis("partition", texts),) if len(texts) > 1 else ()
     try:
-        settings = [_partition_settings(text) for text in texts]
+        settings = [partition_settings(text) for text in texts]
     except ValueError:  # a scheme of another release: its text still distinguishes it
         return by_text
     if len({tuple(one) for one in settings}) > 1:
@@ -92,7 +92,7 @@ def partition_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
     return tuple(axes) if axes and all(axis.numeric for axis in axes) else by_text
 
 
-def _partition_settings(text: str) -> dict[str, Value]:
+def partition_settings(text: str) -> dict[str, Value]:
     """Return "scheme.setting" -> value, defaults included. Raises `ValueError` for an unknown scheme or skew."""
     found: dict[str, Value] = {}
     for term in split_partition(text):

@@ -8,7 +8,7 @@ from clients.samples import own_card
 from experiments.configuration import Cell
 from experiments.plan import StudyPlan
 from fedcomp.data import load, partition_train
-from fedcomp.flower import check_links
+from fedcomp.flower import Clipping, check_links
 from fedcomp.methods import parse
 from fedcomp.tasks import build_model, input_shape
 from fedcomp.training import parse_schedule
@@ -21,7 +21,7 @@ from server.strategies import parse_strategy
 def check_settings(plan: StudyPlan) -> None:
     """Raise `StudyError` for a dataset, model, device, plug-in or link that cannot be used; read no data."""
     keys = ("dataset", "model", "device", "strategy", "training", "learning-rate-schedule", "uplink", "downlink")
-    for cell in _first_of_each(plan, keys):
+    for cell in _first_of_each(plan, (*keys, "clip-norm", "clip-median")):
         text = {key: str(cell.settings[key]) for key in keys}
         key = "dataset"
         try:
@@ -37,7 +37,11 @@ def check_settings(plan: StudyPlan) -> None:
             check_plug_in_names(text[key], text["strategy"], text["uplink"])
             check_plug_ins(text[key], model.to(device), shape)
             key = "uplink"
-            check_links(parse_strategy(text["strategy"])(), parse(text["uplink"]), parse(text["downlink"]))
+            links = parse_strategy(text["strategy"])(), parse(text["uplink"]), parse(text["downlink"])
+            check_links(*links)
+            norm, median = (float(cell.settings[name]) for name in ("clip-norm", "clip-median"))
+            key = "clip-norm" if norm else "clip-median"
+            check_links(*links, Clipping(norm, median))
         except ValueError as error:
             raise plan.error(cell, "downlink" if "as downlink" in str(error) else key, str(error)) from None
     for cell in _first_of_each(plan, ("clients", "clients-per-round", "fraction-train", "sampling-decay", "strategy")):

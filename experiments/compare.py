@@ -14,11 +14,12 @@ from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from benchmarks.figure_file import format_of, write
+from benchmarks.figure_file import format_of, literal_text, write
 from deploy.monitor.snapshot import MonitorError, RunSnapshot, read_run
 from experiments.command import command, new_parser, usage
-from experiments.figures import COLORS, MARKERS, MARKERS_PER_LINE
+from experiments.figures import COLORS, MARKERS, MARKERS_PER_LINE, show_numbers
 from experiments.table import Table
 from fedcomp.commands import path_of
 from fedcomp.core import format_bytes
@@ -95,6 +96,7 @@ def draw(runs: Runs, target: float | None) -> Figure:
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
+    lines, labels = list[Line2D](), list[str]()
     for at, (label, run) in enumerate(runs.items()):
         _, both, _ = _sums(run)
         points = [
@@ -102,20 +104,24 @@ def draw(runs: Runs, target: float | None) -> Figure:
             for record, size in zip(run.rounds, both, strict=True)
             if record.accuracy is not None and size > 0
         ]
-        axes.plot(
-            [size for size, _ in points], [accuracy for _, accuracy in points], label=f"{label}: {format_bytes(both[-1])}",
+        labels.append(f"{label}: {format_bytes(both[-1])}")
+        lines += axes.plot(
+            [size for size, _ in points], [accuracy for _, accuracy in points],
             color=COLORS[at % len(COLORS)], marker=MARKERS[at % len(MARKERS)], markersize=5, linewidth=1.5,
             linestyle=["-", "--", ":", "-."][at // len(COLORS) % 4], markevery=max(1, len(points) // MARKERS_PER_LINE),
         )  # fmt: skip
     if target is not None:
         axes.axhline(100 * target, color="#8a8a8a", linewidth=1, linestyle=":", zorder=1)
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
+    show_numbers(axes.xaxis)
     axes.set_xlabel("sent, up and down, all nodes together (MB, logarithmic)")
     axes.set_ylabel("test accuracy (%)")
     axes.grid(visible=True, alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=max(1, 80 // (max(map(len, runs)) + 14)), frameon=False)
+    # Without handles and labels, matplotlib leaves out a line whose label begins with "_".
+    figure.legend(
+        lines, labels, loc="outside upper center", ncols=max(1, 80 // (max(map(len, runs)) + 14)), frameon=False
+    )
     return figure
 
 
@@ -147,7 +153,8 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--target is {options.target:g}; a number above 0 and at most 1 is needed")
         runs = read_runs(options.runs)
         target = options.target or common_accuracy(runs)
-        write(draw(runs, target), options.out)
+        with literal_text():
+            write(draw(runs, target), options.out)
     tables = [results_table(runs, target)]
     if (differ := settings_table(runs)).rows:
         tables.insert(0, differ)

@@ -16,7 +16,7 @@ STUDY_SETTINGS = ("clients", "clients-per-round", "iterations", "evaluate-every"
 FIXED = frozenset(
     {
         "num-rounds", "runs-dir", "run-name", "checkpoint-every", "resume", "min-nodes", "data-dir", "node-timeout",
-        "round-timeout", "fraction-evaluate", "num-threads", "local-epochs", "mode",
+        "round-timeout", "fraction-evaluate", "num-threads", "local-epochs", "mode", "split", "split-layer",
     }
 )  # fmt: skip
 """Settings of the app that a study decides by itself."""

@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -36,9 +36,9 @@ def _entries() -> Iterator[tuple[str, str]]:
         yield package, metadata.version(package)
 
 
-def write_environment(folder: Path) -> None:
-    """Write the environment of this process next to the results of a study."""
-    write_text(folder / FILE, json.dumps(environment(), indent=2) + "\n")
+def write_environment(folder: Path, found: Mapping[str, str]) -> None:
+    """Write what `environment` returned before the first cell began, next to the results of a study."""
+    write_text(folder / FILE, json.dumps(found, indent=2) + "\n")
 
 
 def read_environment(folder: Path) -> dict[str, str]:

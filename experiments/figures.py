@@ -1,7 +1,7 @@
 """The figures of a study, each with a caption: accuracy against its cost and what is swept, the Pareto front, time to targets.
 
 A method has the same colour, dash and marker in all figures of a study. A line is the mean over seeds, a band reaches from
-the lowest seed to the highest; where a seed has diverged, both are of the seeds that are left. A figure without points is None.
+the lowest seed to the highest; where a seed is missing or diverged, both are of the others. A figure without points is None.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axis import XAxis, YAxis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, NullFormatter
 
+from benchmarks.figure_file import literal_text
 from benchmarks.netshape.profiles import PROFILES
 from experiments.axes import Axis
 from experiments.study import Measure, Study, pareto_front, spread
@@ -62,7 +64,10 @@ class Picture(NamedTuple):
 
 def pictures(study: Study) -> Iterator[Picture]:
     """Yield the figures of a study one after the other; each is closed when the next is drawn."""
-    with plt.rc_context({"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}):
+    with (  # also while a figure is written
+        plt.rc_context({"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}),
+        literal_text(),
+    ):
         for name, figure, caption in _figures(study):
             if figure is not None:
                 yield Picture(name, caption, figure)
@@ -73,8 +78,8 @@ def _figures(study: Study) -> Iterator[tuple[str, Figure | None, str]]:
     bands = left_out = ""
     if study.has_seeds:
         bands = " A line is the mean over seeds; its band reaches from the lowest to the highest."
-        if study.runs["final"].isna().any():
-            bands += " Where a seed has diverged, both are of the seeds that are left."
+        if not spread(study.runs, "final")["whole"].all():
+            bands += " Where a seed is missing or has diverged, both are of the others."
     if len(study.scenarios) > MAX_PANELS:
         left_out = f" Shown are the first {MAX_PANELS} of {len(study.scenarios)} settings."
     measures: dict[Measure, str] = {"final": "at the last evaluation", "best": "best of all evaluations"}
@@ -95,7 +100,7 @@ def _figures(study: Study) -> Iterator[tuple[str, Figure | None, str]]:
         "pareto",
         pareto(study),
         "Final accuracy against all traffic of the complete run. The grey line is the Pareto front: no other method ends "
-        "better with fewer bytes. Pale markers are behind it, or have a seed that diverged. A bar reaches "
+        "better with fewer bytes. Pale markers are behind it, or lack a seed, which is missing or diverged. A bar reaches "
         "from the lowest seed to the highest." + left_out,
     )
     yield (
@@ -140,6 +145,20 @@ def mark_few(grid: sns.FacetGrid) -> None:
     for axes in grid.axes.flat:
         for line in axes.get_lines():
             line.set_markevery(max(1, len(line.get_xdata()) // MARKERS_PER_LINE))
+
+
+class _PlainNumbers(LogFormatter):
+    """Labels the ticks that `LogFormatter` labels, with 0.6 instead of 6e-01."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """Return the label of a tick; empty for one without."""
+        return f"{x:g}" if super().__call__(x, pos) else ""
+
+
+def show_numbers(axis: XAxis | YAxis) -> None:
+    """Label a logarithmic axis with plain numbers: matplotlib's powers of ten are TeX, which is off in `literal_text`."""
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(_PlainNumbers(minor_thresholds=(1.5, 0.5)))
 
 
 def sweep(study: Study, axis: Axis, measure: Measure) -> Figure | None:
@@ -254,8 +273,7 @@ def _finish(grid: sns.FacetGrid, x: str, y: str, *, logarithmic: bool = False) -
     for axes in grid.axes.flat:
         if logarithmic and axes.dataLim.xmax > 0:
             axes.set_xscale("log")
-            axes.xaxis.set_major_formatter("{x:g}")
-            axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
+            show_numbers(axes.xaxis)
             axes.tick_params(which="minor", labelsize=7)
         axes.tick_params(which="major", labelsize=8)
     figure: Figure = grid.figure

@@ -15,9 +15,9 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from benchmarks.figure_file import format_of, write
+from benchmarks.figure_file import format_of, literal_text, write
 from experiments.command import command, new_parser, usage
-from experiments.figures import COLORS, LINE_STYLE, MARKERS, mark_few
+from experiments.figures import COLORS, LINE_STYLE, MARKERS, mark_few, show_numbers
 from fedcomp.commands import path_of
 
 COLUMNS = ("partition", "training", "method", "seed", "round", "consensus_distance")
@@ -39,6 +39,7 @@ def figure_of(table: pd.DataFrame) -> Figure:
     mark_few(grid)
     for axes in grid.axes.flat:
         axes.grid(alpha=0.3)
+        show_numbers(axes.yaxis)
     figure: Figure = grid.figure
     figure.set_layout_engine("constrained")
     sns.move_legend(grid, "outside upper center", ncols=1 if count > 4 else 2, title=None, frameon=False, fontsize=9)
@@ -68,7 +69,8 @@ def run(options: argparse.Namespace) -> None:
     with usage():
         format_of(options.figure)
         table = read(options.rows)
-    write(figure_of(table), options.figure)
+    with literal_text():
+        write(figure_of(table), options.figure)
 
 
 PARSER = new_parser("python -m experiments.gossip_figure", "Draw consensus distances.")

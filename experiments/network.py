@@ -5,6 +5,7 @@ link, the server's is never the bottleneck, and nothing is lost or sent twice. A
 its message and delivers its reply), the transfers of the busiest node, and the measured computing time.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -23,10 +24,10 @@ def network_seconds(
     """Return the seconds that a run would have taken over this network by each row: float64 (rows,).
 
     `table` has the columns of `results.COLUMNS`. A node computes `slowdown` times slower than the study's machine; the
-    server is as fast as measured. Raises `ValueError` unless `slowdown` is above 0.
+    server is as fast as measured. Raises `ValueError` unless `slowdown` is above 0 and finite.
     """
-    if not slowdown > 0:
-        raise ValueError(f"slowdown is {slowdown}; a number above 0 is needed")
+    if not 0 < slowdown < math.inf:
+        raise ValueError(f"slowdown is {slowdown}; a finite number above 0 is needed")
 
     def column(name: str) -> NDArray[np.float64]:
         return np.asarray(table[name], np.float64)

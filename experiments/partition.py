@@ -19,7 +19,7 @@ from matplotlib.colors import ListedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from benchmarks.figure_file import format_of, write
+from benchmarks.figure_file import format_of, literal_text, write
 from clients.samples import own_card
 from experiments.command import command, new_parser, usage
 from fedcomp.commands import path_of
@@ -107,7 +107,8 @@ def run(options: argparse.Namespace) -> None:
             )
             for text in options.partition
         }
-        write(draw(spreads, card.classes, title), options.out)
+        with literal_text():  # names of classes come from a card
+            write(draw(spreads, card.classes, title), options.out)
     print(f"{title}\n\n{numbers(spreads)}\n")
     print(f"figure: {options.out}")
 

@@ -4,9 +4,10 @@ docs/how-to/experiments.md describes the format. A value of a [[method]] takes p
 over one of [run]; the file's own [run] takes precedence over those that it includes.
 """
 
+import math
 import tomllib
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Annotated, Any, TypeVar
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
+from experiments.axes import partition_settings
 from experiments.configuration import FIXED, STUDY_SETTINGS, Cell, defaults
 from server.settings import Settings, SettingsError
 
@@ -22,7 +24,7 @@ KNOWN = tuple(sorted({*defaults(), *STUDY_SETTINGS} - FIXED))
 """What [run], [grid] and a [[method]] may set."""
 RUN_ONLY = ("device", "weight-decay")
 """Settings that only [run] may hold: the table of results has no column that would tell such cells apart."""
-NO_COLUMN = (*RUN_ONLY, "clip-median", "clip-norm", "evaluate-every", "iterations", "split", "split-layer")
+NO_COLUMN = (*RUN_ONLY, "clip-median", "clip-norm", "evaluate-every", "iterations")
 """Settings without such a column; methods that differ in them have labels of their own, but no cells of a grid."""
 LAST = 5
 """The evaluations at the end of a trial whose mean accuracy decides about [tune]."""
@@ -92,6 +94,11 @@ class StudyPlan:
             else ()
         )
 
+    @property
+    def num_runs(self) -> int:
+        """The number of cells that `tuned` returns if no trial fails."""
+        return len(self.cells) // math.prod(map(len, self.study.tune.values()))
+
     def tuned(self, table: pd.DataFrame) -> tuple[Cell, ...]:
         """Return the cells with the best values of [tune], for each method and point of the grid; without [tune], all cells.
 
@@ -114,6 +121,16 @@ class StudyPlan:
             if (chosen := best.get(self._place(cell)))
             and all(cell.settings[key] == chosen.settings[key] for key in self.study.tune)
         )
+
+    def untried(self, cells: Sequence[Cell]) -> list[str]:
+        """Return each method, with the point of the grid, that none of `cells`, which `tuned` returned, belongs to."""
+        axes = [key for key in self.study.grid if key != "seed"]
+        there = set(map(self._place, cells))
+        return [
+            ", ".join([str(label), *(f"{key} {value}" for key, value in zip(axes, values, strict=True))])
+            for label, *values in dict.fromkeys(map(self._place, self.trials))
+            if (label, *values) not in there
+        ]
 
     def _place(self, cell: Cell) -> tuple[object, ...]:
         """Return what the cells have in common that one choice is for: the method, and the point of the grid but the seed."""
@@ -157,7 +174,9 @@ def read_plan(path: Path) -> StudyPlan:
         raise tune.error("seed is no setting to tune; it belongs in [grid]")
     found = list(_cells(runs, grid, tune, methods))
     cells = tuple(cell for cell, _ in found)
-    return StudyPlan(study, cells, {cell.name: layers for cell, layers in found})
+    plan = StudyPlan(study, cells, {cell.name: layers for cell, layers in found})
+    _check_distinct(plan)
+    return plan
 
 
 File = TypeVar("File", bound=PartFile)
@@ -198,6 +217,11 @@ def _check_values(layer: Layer, methods: Mapping[str, Layer]) -> None:
 def _check_keys(layer: Layer) -> None:
     known = ("label", *KNOWN) if layer.table.startswith("method") else KNOWN
     for key, value in layer.settings.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and not text.isprintable():
+                raise layer.error(f"{key} is {text!r}; a text without control characters is needed")
+        if key in ("split", "split-layer"):
+            raise layer.error(f"{key} is no setting of a study: all of its cells train without split learning")
         if key in FIXED:
             raise layer.error(f"{key} is decided by the study itself; there are: {', '.join(KNOWN)}")
         if key == "sampling-decay":
@@ -212,6 +236,18 @@ def _check_keys(layer: Layer) -> None:
             )
         if isinstance(value, list) and layer.table not in ("grid.", "tune."):
             raise layer.error(f"{key} is a list; a single value is needed, and lists belong in [grid] or [tune]")
+
+
+def _check_distinct(plan: StudyPlan) -> None:
+    """Raise `StudyError` for a value that means the same as another: a report would take the runs of both for one setting."""
+    first: dict[tuple[object, ...], Cell] = {}
+    for cell in plan.cells:
+        partition = partition_settings(str(cell.settings["partition"]))
+        meant = {**cell.settings, "fraction-train": 0, "clients-per-round": cell.clients_per_round, "partition": ""}
+        other = first.setdefault((cell.label, *sorted(meant.items()), *partition.items()), cell)
+        if other is not cell:
+            key = next(key for key, value in cell.settings.items() if value != other.settings[key])
+            raise plan.error(cell, key, f"{other.settings[key]!r} means the same runs, and each value is needed once")
 
 
 def _layer(layers: Layers, key: str) -> Layer:

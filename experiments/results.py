@@ -75,7 +75,8 @@ def read_csv(path: Path) -> pd.DataFrame:
     """Return the table in `path`, with the dtypes of `COLUMNS`.
 
     Raises:
-        StudyError: A `ValueError`. The file has other columns, a text where a number belongs, or a round of a cell twice.
+        StudyError: A `ValueError`. The file has other columns, a text where a number belongs, an accuracy or participation
+            outside [0, 1], or a round of a cell twice.
         OSError: The file cannot be read.
 
     """
@@ -101,6 +102,8 @@ def _column(texts: "pd.Series[str]", dtype: str) -> "pd.Series[str]":
         raise ValueError(f"column {texts.name}: {error}") from None
     if texts.name in SETTINGS and column.isna().any():
         raise ValueError(f"column {texts.name}: a row without a number; a cell's settings are in each of its rows")
+    if texts.name in ("accuracy", "participation") and not (inside := column.dropna().between(0, 1)).all():
+        raise ValueError(f"column {texts.name}: {column[inside.idxmin()]:g}; a number from 0 to 1 is needed")
     return column
 
 

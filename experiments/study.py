@@ -34,7 +34,7 @@ TARGET_SHARES = (0.9, 0.95)
 """The target accuracies of a study that names none, as fractions of the best final accuracy of a dense method."""
 
 Measure = Literal["final", "best"]
-"""The accuracy of a run: that of its last evaluation, or the highest of all."""
+"""The accuracy of a run: that of its last evaluation, or the highest of all after a round."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ def read_study(table: pd.DataFrame, given: Sequence[float] = (), slowdown: float
     node computes `slowdown` times slower than the study's machine.
 
     Raises `ValueError` for a table without rows, for one with two cells of a method and a seed in one setting, a target outside
-    (0, 1], and a slowdown that is not above 0.
+    (0, 1], and a slowdown that is not above 0 or not finite.
     """
     for target in given:
         if not 0 < target <= 1:
@@ -114,7 +114,8 @@ def read_study(table: pd.DataFrame, given: Sequence[float] = (), slowdown: float
     ).sort_values(["scenario", "method", "seed", "cell", "round"])
     groups = table.groupby("cell", sort=False)
     runs = groups.tail(1).set_index("cell")
-    runs = runs.assign(final=runs["accuracy"], best=groups["accuracy"].max())
+    trained = table[table["round"] > 0].groupby("cell")["accuracy"]
+    runs = runs.assign(final=runs["accuracy"], best=trained.max())
     _check_alone(runs)
     given = tuple(dict.fromkeys(given))
     targets = {scenario: given or _derived_targets(table, runs, scenario) for scenario in scenarios}
@@ -135,11 +136,13 @@ def _check_alone(runs: pd.DataFrame) -> None:
 def spread(runs: pd.DataFrame, column: str, by: Sequence[str] = ("scenario", "method")) -> pd.DataFrame:
     """Return the statistics of a number over the seeds of each group, with a row for each group.
 
-    The columns are mean, std (of a sample, n - 1; 0 for one seed), low, high, count (the seeds with a number), of (all
-    seeds) and whole (whether every seed has a number: the mean of the survivors alone must win nothing).
+    The columns are mean, std (of a sample, n - 1; 0 for one seed), low, high, count (the seeds with a number), of (the
+    different seeds of all methods in the same scenario) and whole (whether each of these has a number). A mean over some of
+    the seeds must win nothing.
     """
-    groups = runs.groupby(list(by), observed=True, sort=False)[column]
-    found = groups.agg(mean="mean", std="std", low="min", high="max", count="count", of="size")
+    runs = runs.assign(of=runs.groupby("scenario", observed=True)["seed"].transform("nunique"))
+    groups = runs.groupby(list(by), observed=True, sort=False)
+    found = groups[column].agg(mean="mean", std="std", low="min", high="max", count="count").join(groups["of"].first())
     return found.assign(std=found["std"].fillna(0), whole=found["count"] == found["of"])
 
 

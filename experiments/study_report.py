@@ -167,6 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     out = options.out or options.results.with_suffix(".html")
+    if out.resolve() == options.results.resolve():
+        parser.error(f"{out} would be both the table and the page; another --out is needed")
     given = sys.argv[1:] if arguments is None else arguments
     try:
         about = About(

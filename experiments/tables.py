@@ -17,7 +17,7 @@ TARGET_KEYS = ("scenario", "target", "method")
 def percent(value: pd.Series) -> str:
     """Return a row of `spread` as "85.8 ± 0.2", in percent: mean and standard deviation over seeds; "-" without any.
 
-    If not all seeds have a number, the text says how many have.
+    If not all seeds of the scenario have a number, the text says how many have.
     """
     if not value["count"]:
         return "-"
@@ -99,7 +99,7 @@ def methods_table(study: Study) -> Table:
 def accuracy_tables(study: Study, measure: Measure) -> list[Table]:
     """Return the accuracy of each method by setting; the best means of each column are marked.
 
-    A method with a seed that has no accuracy is not marked.
+    A method without an accuracy for each seed of the setting is not marked.
     """
     which = "at the last evaluation" if measure == "final" else "best of all evaluations"
     ends = spread(study.runs, measure)

@@ -40,6 +40,12 @@ def test_a_study_that_fits_is_accepted_silently(tmp_path: Path) -> None:
         (f"{HEAD}uplink = 'stc()'\n{METHOD}strategy = 'ef21()'", r"run.uplink is 'stc\(\)'", "EF21"),
         (f"{HEAD}{METHOD}strategy = 'ef21()'", r"method\[0\].uplink is 'auto", "EF21"),  # the app's default
         (f"{HEAD}{METHOD}downlink = 'ef21()'", r"method\[0\].downlink is 'ef21", "downlink"),
+        (f"{HEAD}clip-norm = 0.5\n{METHOD}strategy = 'ef21()'\nuplink = 'ef21()'", "run.clip-norm is 0.5", "EF21"),
+        (
+            f"{HEAD}{METHOD}strategy = 'ef21()'\nuplink = 'ef21()'\nclip-median = 3.0",
+            r"method\[0\].clip-median is 3",
+            "EF21",
+        ),
         (f"{HEAD}device = 'cuda:99'\n{METHOD}", "run.device is 'cuda:99'", "cpu"),
         (f"{HEAD}{METHOD}strategy = 'krum(num_malicious_nodes=50)'", r"method\[0\].strategy is 'krum", "103 updates"),
         (f"{HEAD}device = 'cuda:01'\n{METHOD}", "run.device is 'cuda:01'", "cuda:<number>"),

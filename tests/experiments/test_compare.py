@@ -74,6 +74,17 @@ def test_folders_of_one_name_are_labelled_by_their_paths_and_a_run_that_goes_on_
     assert [row[1] for row in results_table(found, None).rows] == ["1", "1"]
 
 
+def test_a_name_is_in_the_legend_as_it_is(tmp_path: Path) -> None:
+    names = ["_a", r"$\frac$ and $x^2$"]
+    paths = [str(write_run(tmp_path / name, [0.1, 0.5])) for name in names]
+    (legend,) = draw(read_runs([*map(Path, paths)]), None).legends
+    assert [text.get_text() for text in legend.get_texts()] == [f"{name}: 5.0 kB" for name in names]
+    assert main([*paths, "--out", str(tmp_path / "c.svg")]) == 0
+    text = (tmp_path / "c.svg").read_text()
+    assert all(f">{name}: 5.0 kB</text>" in text for name in names)
+    assert "mathdefault" not in text
+
+
 @pytest.mark.parametrize(("kind", "begins"), [("text", "Settings"), ("markdown", "Settings"), ("latex", "% Settings")])
 def test_the_command_prints_both_tables_and_writes_the_figure(
     runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, begins: str

@@ -26,7 +26,7 @@ def test_the_environment_has_date_commit_processor_and_versions_and_no_host_name
 
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     assert read_environment(tmp_path) == {}
-    write_environment(tmp_path)
+    write_environment(tmp_path, environment())
     assert read_environment(tmp_path)["Python"] == platform.python_version()
 
 

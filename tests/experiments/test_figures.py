@@ -12,6 +12,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from seaborn import FacetGrid
 
+from benchmarks.figure_file import to_bytes
 from benchmarks.netshape.profiles import PROFILES
 from experiments import figures
 from experiments.figures import COSTS, accuracy_against, pareto, pictures, sweep, time_to_target
@@ -137,13 +138,17 @@ def test_partitions_of_several_kinds_are_swept_by_their_texts() -> None:
 
 
 def test_the_front_joins_the_methods_that_no_other_dominates() -> None:
-    found = study(
-        cell([0.1, 0.8], up=500_000, down=500_000),
-        cell([0.1, 0.7], up=5_000_000, down=5_000_000, method="behind"),
-        cell([0.1, 0.9], up=10_000_000, down=10_000_000, method="best"),
-        cell([0.1, 1.0], method="survivor"),
-        cell([0.1, None], method="survivor", seed=1),
-    )
+    cells = [
+        one
+        for seed in (0, 1)
+        for one in (
+            cell([0.1, 0.8], up=500_000, down=500_000, seed=seed),
+            cell([0.1, 0.7], up=5_000_000, down=5_000_000, method="behind", seed=seed),
+            cell([0.1, 0.9], up=10_000_000, down=10_000_000, method="best", seed=seed),
+        )
+    ]
+    survivors = cell([0.1, 1.0], method="survivor"), cell([0.1, None], method="survivor", seed=1)
+    found = study(*cells, *survivors, cell([0.1, 0.95], method="of one seed"))
     (axes,) = drawn(pareto(found)).axes
     front, heights = line(axes)
     assert front == pytest.approx([1, 20])
@@ -152,7 +157,7 @@ def test_the_front_joins_the_methods_that_no_other_dominates() -> None:
     alpha = dict(
         zip(np.asarray(points.get_offsets())[:, 1].round().tolist(), np.asarray(points.get_alpha()), strict=True)
     )
-    assert alpha == {80: 1, 70: 0.3, 90: 1, 100: 0.3}
+    assert alpha == {80: 1, 70: 0.3, 90: 1, 100: 0.3, 95: 0.3}
 
 
 def test_the_time_to_a_target_is_that_of_its_first_evaluation() -> None:
@@ -169,6 +174,13 @@ def test_the_time_to_a_target_is_that_of_its_first_evaluation() -> None:
     assert all(y == 0 for offsets in points for _, y in offsets)  # the other method has no marker
     assert legend(figure) == [profile.name for profile in PROFILES]
     assert time_to_target(study(*cells, given=[0.95])) is None
+
+
+@pytest.mark.parametrize("second", [[], [dense([0.1, None], seed=1)]], ids=["missing", "diverged"])
+def test_the_caption_says_that_a_seed_is_missing_or_has_diverged(second: list[pd.DataFrame]) -> None:
+    whole = [cell([0.1, 0.5]), cell([0.1, 0.5], seed=1)]
+    captions = [next(iter(pictures(study(*cells)))).caption for cells in (whole, [*whole, dense([0.1, 0.5]), *second])]
+    assert ["missing or has diverged" in caption for caption in captions] == [False, True]
 
 
 @pytest.mark.sample(2)
@@ -189,6 +201,17 @@ def test_every_figure_of_every_study_can_be_drawn(cells: list[pd.DataFrame]) -> 
         names.append(picture.name)
     assert len(set(names)) == len(names)
     assert bool(names) == study(*cells).table["accuracy"].notna().any()
+
+
+def test_a_label_is_shown_as_it_is() -> None:
+    labels = ["_a", r"$\frac$ and $x^2$"]
+    cells = [
+        one for label in labels for one in (cell([0.1, 0.5], method=label), cell([0.1, 0.6], method=label, seed=1))
+    ]
+    for picture in pictures(study(*cells, given=(0.4,))):
+        text = to_bytes(picture.figure, "svg").decode()
+        assert all(f">{label}</text>" in text for label in labels), picture.name
+        assert "mathdefault" not in text
 
 
 def test_panels_beyond_the_limit_are_left_out_and_the_caption_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,14 @@ def test_a_panel_for_each_partition_and_a_line_of_means_for_each_method(training
     plt.close(figure)
 
 
+def test_a_text_is_shown_as_it_is(tmp_path: Path) -> None:
+    rows().assign(partition=r"$\frac$").to_csv(tmp_path / "a", index=False)
+    assert gossip_figure.main([str(tmp_path / "a"), str(tmp_path / "b.svg")]) == 0
+    text = (tmp_path / "b.svg").read_text()
+    assert r">$\frac$</text>" in text
+    assert "mathdefault" not in text
+
+
 def test_a_line_for_each_method_of_several_files(tmp_path: Path) -> None:
     for name, method in zip("ab", METHODS, strict=True):
         table = rows()

@@ -105,6 +105,7 @@ def test_clients_and_participation_that_vary_independently_are_two_axes() -> Non
         (cell([0.1]), {"given": (0.5, 80.0)}, "80"),
         (cell([0.1]), {"given": (0.0,)}, "0"),
         (cell([0.1]), {"slowdown": 0.0}, "0"),
+        (cell([0.1]), {"slowdown": math.inf}, "inf"),
     ],
 )
 def test_an_empty_table_and_impossible_settings_are_refused(
@@ -120,9 +121,11 @@ def test_an_empty_table_and_impossible_settings_are_refused(
         ([0.1, 0.9, 0.7], 0.7, 0.9),
         ([0.1, 0.9, None], math.nan, 0.9),  # diverged
         ([None, None], math.nan, math.nan),
+        ([0.5, 0.2, 0.1], 0.1, 0.2),
+        ([0.5, None], math.nan, math.nan),
     ],
 )
-def test_final_is_the_last_accuracy_and_best_the_highest(
+def test_final_is_the_last_accuracy_and_best_the_highest_after_a_round(
     accuracies: list[float | None], final: float, best: float
 ) -> None:
     run = study(cell(accuracies)[::-1]).runs.iloc[0]  # the order of the rows does not matter
@@ -135,7 +138,20 @@ def test_the_spread_over_seeds_is_that_of_a_sample() -> None:
     assert stc["mean"] == pytest.approx(0.85)
     assert stc["std"] == pytest.approx(0.1 / math.sqrt(2))
     assert (stc["low"], stc["high"], stc["count"], stc["of"], stc["whole"]) == (0.8, 0.9, 2, 3, False)
-    assert (fedavg["mean"], fedavg["std"], fedavg["whole"]) == (0.7, 0, True)
+    assert (fedavg["mean"], fedavg["std"], fedavg["count"], fedavg["of"], fedavg["whole"]) == (0.7, 0, 1, 3, False)
+
+
+def test_all_seeds_are_those_of_all_methods_in_the_same_setting() -> None:
+    cells = [cell([0.1, 0.8]), cell([0.1, 0.9], seed=2), dense([0.1, 0.7]), dense([0.1, 0.7], batch_size=1)]
+    found = study(*cells, given=(0.5,))
+    assert spread(found.runs, "final")["of"].to_dict() == {
+        ("batch size: 1", "FedAvg n = 25"): 1,
+        ("batch size: 20", "STC 1/100"): 2,
+        ("batch size: 20", "FedAvg n = 25"): 2,
+    }
+    assert spread(found.reached, "round", ("scenario", "target", "method"))["of"].tolist() == [1, 2, 2]
+    in_one = found.runs[found.runs["scenario"] == "batch size: 20"]
+    assert spread(in_one, "final", ["method"])["of"].to_dict() == {"STC 1/100": 2, "FedAvg n = 25": 2}
 
 
 def test_a_target_counts_from_the_first_evaluation_that_reaches_it() -> None:

@@ -200,6 +200,20 @@ def test_the_printed_tables_are_for_the_given_targets(tmp_path: Path, capsys: py
     assert "not recorded" in (tmp_path / "results.html").read_text(encoding="utf-8"), "no environment is known"
 
 
+@pytest.mark.parametrize(("name", "out"), [("a.csv", ["--out", "new/../a.csv"]), ("a.html", [])])
+def test_a_report_does_not_overwrite_its_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, out: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_csv(tmp_path / name, cell([0.1]))
+    before = (tmp_path / name).read_bytes()
+    with pytest.raises(SystemExit) as end, without_figures():
+        main([name, *out])
+    assert end.value.code == 2
+    assert name in capsys.readouterr().err
+    assert (tmp_path / name).read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("content", "more", "words"),
     [
@@ -207,6 +221,8 @@ def test_the_printed_tables_are_for_the_given_targets(tmp_path: Path, capsys: py
         (None, [], "No such file"),
         (cell([0.1]).to_csv(index=False), ["--target", "80"], "80"),
         (cell([0.1]).to_csv(index=False), ["--slowdown", "-3"], "-3"),
+        (cell([0.1]).to_csv(index=False), ["--slowdown", "inf"], "inf"),
+        (cell([7.5]).to_csv(index=False), [], "7.5"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_sentence(

@@ -1,6 +1,7 @@
 """A study with [tune] tries each value with the first seed, and runs each method with its best one."""
 
-from collections.abc import Generator, Sequence
+import re
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,7 @@ from experiments.cell import run_cell
 from experiments.configuration import Cell
 from experiments.plan import StudyError, StudyPlan, read_plan
 from experiments.results import read_csv
-from experiments.runner import Event, Finished, Workers
+from experiments.runner import Event, Failure, Finished, Workers
 
 STUDY = """
 title = "Rates"
@@ -139,16 +140,69 @@ def test_a_table_of_tuning_that_cannot_be_used_is_one_sentence(
     assert "\n" not in str(error.value)
 
 
+def run_here(monkeypatch: pytest.MonkeyPatch, fails: Callable[[Cell], bool] = lambda cell: False) -> None:
+    """Run cells in this process, but for those that shall fail, and draw no figures."""
+
+    def run(_: Workers, cells: Sequence[Cell], data_dir: str, scratch: Path | None) -> Generator[Event, None, None]:
+        for cell in cells:
+            yield Failure(cell, "out of memory") if fails(cell) else Finished(cell, run_cell(cell, data_dir, scratch))
+
+    monkeypatch.setattr(Workers, "run", run)
+    monkeypatch.setattr(study_report, "pictures", lambda study: iter(()))
+
+
+def test_the_report_names_what_could_not_be_tried_and_counts_its_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(cell: Cell) -> bool:
+        return cell.label == "STC" or cell.settings["learning-rate"] == 0.1
+
+    run_here(monkeypatch, fails)
+    plan_of(tmp_path, STUDY.replace("iterations = 6", "iterations = 2").replace("mlp", "logistic"))
+    assert main([str(tmp_path / "rates.toml"), "--out", str(tmp_path / "out"), "--workers", "1"]) == 1
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "2 of 4 cells (runs) are in this report" in page
+    assert "learning-rate was chosen for each method from those of 1e-05, 0.2, 0.1 that could be tried" in page
+    assert "dense: 0.2 (0.1 failed in 1 of 1 trials); STC: none (1e-05 failed in 1 of 1 trials, 0.2 failed" in page
+    assert "no value of [tune] could be tried: STC." in page
+    assert "failed: STC, seed 0, learning-rate 0.2: out of memory" in capsys.readouterr().err
+
+
+def test_a_study_without_a_single_trial_ends_without_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_here(monkeypatch, lambda cell: True)
+    plan_of(tmp_path)
+    assert main([str(tmp_path / "rates.toml"), "--out", str(tmp_path / "out"), "--workers", "1"]) == 1
+    assert capsys.readouterr().err.count("failed: ") == 12, "as they fail, and at the end"
+    assert {path.name for path in (tmp_path / "out").iterdir()} <= {".lock"}, "no environment without results"
+
+
+def test_a_report_that_cannot_be_made_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_here(monkeypatch)
+    text = STUDY.replace("iterations = 6", "iterations = 2").replace("mlp", "logistic").split("[tune]")[0]
+    plan_of(tmp_path, text.replace("seed = [0, 1]", "learning-rate = [0.1, 0.1000000001]") + "[[method]]\nlabel = 'a'")
+    assert main([str(tmp_path / "rates.toml"), "--out", str(tmp_path / "out"), "--workers", "1"]) == 2
+    log = capsys.readouterr().err
+    assert re.search("^fedcomp study: .*results.csv: no report can be made: cells .* in one setting", log, re.MULTILINE)
+    assert len(read_csv(tmp_path / "out" / "results.csv")["cell"].unique()) == 2
+
+
+def test_the_places_of_the_grid_where_a_method_could_not_be_tried_are_named(tmp_path: Path) -> None:
+    text = STUDY.replace('partition = "iid()"\n', "")
+    plan = plan_of(tmp_path, text.replace("seed =", 'partition = ["iid()", "classes(2)"]\nseed ='))
+    assert (len(plan.cells), plan.num_runs) == (24, 8)
+    assert plan.untried(plan.cells) == []
+    some = [cell for cell in plan.cells if cell.settings["partition"] == "iid()" or cell.label == "dense"]
+    assert plan.untried(some) == ["STC, partition classes(2)"]
+
+
 def test_a_study_is_tuned_run_and_continued_and_its_report_says_how(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run_here(
-        _: Workers, cells: Sequence[Cell], data_dir: str, scratch: Path | None
-    ) -> Generator[Event, None, None]:
-        return (Finished(cell, run_cell(cell, data_dir, scratch)) for cell in cells)
-
-    monkeypatch.setattr(Workers, "run", run_here)
-    monkeypatch.setattr(study_report, "pictures", lambda study: iter(()))
+    run_here(monkeypatch)
     plan_of(tmp_path, STUDY.replace("iterations = 6", "iterations = 2").replace("mlp", "logistic"))
     command = [str(tmp_path / "rates.toml"), "--out", str(tmp_path / "out"), "--workers", "1"]
     assert main(command) == 0
