@@ -87,6 +87,24 @@ def test_zeros_that_are_kept_are_not_mentioned(
     np.testing.assert_array_equal(model["pruned"] != 0, MASK)
 
 
+@pytest.mark.parametrize("uplink", ["dense()", "topk(density=0.9)"])
+def test_zeros_that_the_nodes_train_are_not_lost(uplink: str, flower_log: pytest.LogCaptureFixture) -> None:
+    """Such as those of a sparse first model."""
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=fedcomp.parse(uplink), downlink=fedcomp.dense())
+    free = training(lambda arrays, _, number: {name: array + number for name, array in arrays.items()})
+    strategy.start(LocalGrid(free, 4), to_record(first()), num_rounds=2)
+    assert not LINE.search(flower_log.text)
+
+
+def test_a_few_zeros_are_not_mentioned(flower_log: pytest.LogCaptureFixture) -> None:
+    start = {"w": np.ones((SIDE, SIDE), np.float32)}
+    start["w"][0] = 0
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    grown = training(lambda arrays, *_: {"w": arrays["w"] * np.float32(1.1)})
+    strategy.start(LocalGrid(grown, 4), to_record(start), num_rounds=2)
+    assert not LINE.search(flower_log.text)
+
+
 def test_zeros_of_a_strategy_are_kept_by_what_the_log_advises(flower_log: pytest.LogCaptureFixture) -> None:
     model, lines = run("dense()", "dense()", flower_log, Pruning)
     assert lines == []
