@@ -213,7 +213,8 @@ def rigl(
     """Train a share `density` (0 to 1) of the weights; the others are zero, and the server moves them by gradients.
 
     `Plan.prepare` gives the model its masks, a random mask for each weight matrix.  With ``"erk"`` small matrices have a larger
-    share of entries; with ``"uniform"`` all matrices but the first have the same share.  A round trains inside the masks.
+    share of entries; with ``"uniform"`` all matrices but the first have the same share, in the order of the model's parameters.
+    A round trains inside the masks.
 
     Every few rounds, the strategy `RigL` drops the smallest weights, and adds weights outside with the largest gradients.  For
     this, nodes report the largest gradients outside, up to `candidates` (0 to 1) for each weight inside, or ``"all"``, as in
