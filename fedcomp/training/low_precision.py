@@ -105,8 +105,10 @@ def low_precision(bits: int = 8, normalization: Literal["range", "batch"] = "ran
     The values are evenly spaced between the smallest and the largest entry of a weight matrix, of the input of one sample, or
     of the gradient of a batch.  Gradients are rounded stochastically; weights and inputs are rounded to the nearest value, with
     straight-through gradients.  Gradients within recurrent layers and attention stay float32, and so do biases and the
-    weights that the optimizer changes.  Batch normalization divides by the range of its inputs (`normalization="range"`), or
-    by their deviation (``"batch"``).  torch computes with the rounded values in float32.
+    weights that the optimizer changes.  `nn.Bilinear` and single cells, such as `nn.LSTMCell`, get rounded weights only.
+
+    Batch normalization divides by the range of its inputs (`normalization="range"`), or by their deviation (``"batch"``).
+    torch computes with the rounded values in float32.
 
     A node sends changes of the float32 weights.  Banner et al., NeurIPS 2018; Aketi, Kodge and Roy, Neural Networks 155, 2022.
     """

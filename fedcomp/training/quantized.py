@@ -174,7 +174,7 @@ def quantized(
 
     Inputs of all layers but the one that is called first are rounded to `activations` bits, 1 to 8; with 0 they are unchanged.
     The range is [0, 1], for layers after ReLU, or with `signed` [-1, 1], for layers after tanh and LSTMs.  Inputs beyond the
-    range become its ends.
+    range become its ends.  Inputs of `nn.Bilinear` and of single cells, such as `nn.LSTMCell`, are unchanged.
 
     `hidden` are the bits, 0 to 8, of the hidden states of recurrent layers in each step.  Their range is [-1, 1], or [0, 1] for
     layers with ReLU.  Cell states are unchanged.
