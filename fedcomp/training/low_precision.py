@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_choice, check_int
 from fedcomp.training.layer_inputs import changed_inputs, matrix_layers
+from fedcomp.training.model_checks import check_norms_are_free
 from fedcomp.training.plan import Begin
 from fedcomp.training.range_norm import BATCH_NORMS, normalized_by_ranges
 from fedcomp.training.registry import register
@@ -28,6 +29,7 @@ class LowPrecision(Step):
 
     def __init__(self, bits: int, normalization: str, model: nn.Module, _kept: Tensors, generator: Generator) -> None:
         self._names, self._bits = set(matrices(model, "low_precision")), bits
+        check_norms_are_free(model, self._names, "low_precision")
         self._by_range = normalization == "range"
         self._norms = [module for module in model.modules() if isinstance(module, BATCH_NORMS)]
         self._layers = [*matrix_layers(model), *self._norms]

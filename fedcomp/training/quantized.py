@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 from fedcomp.core import check_bool, check_choice, check_int
 from fedcomp.training.hidden_states import changed_states
 from fedcomp.training.layer_inputs import changed_inputs, matrix_layers
-from fedcomp.training.model_checks import named_modules
+from fedcomp.training.model_checks import check_norms_are_free, named_modules
 from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
 from fedcomp.training.step import Step, Tensors
@@ -43,6 +43,7 @@ class Quantized(Step):
         _generator: Generator,
     ) -> None:
         self._names = set(matrices(model, "quantized"))
+        check_norms_are_free(model, self._names, "quantized")
         self._bits, self._activations, self._scaled, self._signed = bits, activations, scale == "layer", signed
         self._latent = [weight for name, weight in model.named_parameters() if name in self._names]
         self._layers = matrix_layers(model) if activations else []

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_choice, check_range
-from fedcomp.training.model_checks import check_not_compiled
+from fedcomp.training.model_checks import check_norms_are_free, check_not_compiled
 from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
 from fedcomp.training.saved_inputs import Call, Restore, exact, replacing, trained_layers
@@ -38,6 +38,7 @@ class ZeroFL(Step):
         # A tied weight has one name among the parameters, which may be the name in another module.
         sparse_weights = {id(layer.weight) for layer in self._sparse.values()}
         self._names = {name for name, weight in model.named_parameters() if id(weight) in sparse_weights}
+        check_norms_are_free(model, self._names, "zerofl")
         if not self._sparse:
             raise ValueError(
                 "zerofl() makes convolutions and linear layers after the first one sparse; the model has none that are trained"

@@ -108,6 +108,23 @@ def test_rigl_names_an_embedding_with_sparse_gradients(kind: type[nn.Embedding] 
         plan.begin(plan.prepare(model, 0))
 
 
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+@pytest.mark.parametrize("text", ["quantized()", "low_precision()", "zerofl(0.5)"])
+def test_a_bound_of_rows_that_would_not_reach_the_trained_weight_is_refused(
+    text: str, kind: type[nn.Embedding] | type[nn.EmbeddingBag]
+) -> None:
+    model = nn.Sequential(kind(8, 8, max_norm=1.5), nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8))
+    if text == "zerofl(0.5)":
+        parse(text).begin(model)  # leaves embeddings as they are, unless a layer shares their weight
+        cast("nn.Linear", model[2]).weight = cast("nn.Embedding", model[0]).weight
+    with pytest.raises(
+        ValueError, match=r"^[a-z_]+\(\) [^\n]*0\.weight has max_norm=1\.5[^\n]*without max_norm is needed$"
+    ):
+        parse(text).begin(model)
+    model[0].requires_grad_(requires_grad=False)
+    parse(text).begin(model)
+
+
 @pytest.mark.parametrize("text", ["fedprox(0.1)", "rigl(0.3)", "quantized()", "mixed_precision()"])
 def test_weights_without_a_shape_are_named(text: str) -> None:
     model, plan = nn.Sequential(nn.LazyLinear(5)), parse(text)
