@@ -10,17 +10,23 @@ from torch.nn.utils import parametrize
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 """Modules with the arguments `sparse`, which gives the weight a sparse gradient, and `max_norm`."""
 
+NOTHING_TO_TRAIN = "the model has no weights to train: none has requires_grad; one that is trained is needed"
+NOTHING_TO_CHANGE = (
+    "inference() changes the weights that are trained, and none of the model's has requires_grad; call it before the weights"
+    " are frozen"
+)
+
 
 def named_modules(model: nn.Module) -> dict[str, nn.Module]:
     """Return the model and the modules in it, by name."""
     return dict(cast("Iterable[tuple[str, nn.Module]]", model.named_modules()))
 
 
-def check_trained(model: nn.Module) -> None:
-    """Raise `ValueError` if the model has weights, and none of them is trained."""
+def check_trained(model: nn.Module, message: str = NOTHING_TO_TRAIN) -> None:
+    """Raise `ValueError` with the `message` if the model has weights, and none of them is trained."""
     trained = [weight.requires_grad for weight in model.parameters()]
     if trained and not any(trained):
-        raise ValueError("the model has no weights to train: none has requires_grad; one that is trained is needed")
+        raise ValueError(message)
 
 
 def check_shapes(model: nn.Module) -> None:

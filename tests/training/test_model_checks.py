@@ -140,6 +140,15 @@ def test_a_model_that_trains_nothing_is_refused(text: str) -> None:
         parse(text).begin(mlp().requires_grad_(False))
 
 
+def test_inference_says_that_frozen_weights_stay_as_they_are() -> None:
+    model = mlp().requires_grad_(False)
+    with pytest.raises(
+        ValueError, match=r"^inference\(\) [^\n]* requires_grad; call it before the weights are frozen$"
+    ):
+        parse("quantized(4)").inference(model)
+    assert parse("fedprox()").inference(model) is model
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # of the compiler
 def test_a_layer_that_a_compiled_function_calls_is_called_as_it_is() -> None:
     """Such a function is not part of the model, so `begin` does not see it; the weights are those of ordinary training."""
