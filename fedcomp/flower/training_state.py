@@ -28,7 +28,7 @@ def save_training_state(records: RecordDict, state: "Mapping[str, Mapping[str, T
 
     Raises:
         ValueError: The name of a part has a slash; that of a tensor may have some.  Or numpy has no array for a tensor, such as
-            one of float8.  Sparse tensors are kept dense.
+            one of float8, or a value is no tensor.  Sparse tensors are kept dense.
 
     """
     for part in state:
@@ -47,6 +47,8 @@ def save_training_state(records: RecordDict, state: "Mapping[str, Mapping[str, T
 
 
 def _to_array(name: str, tensor: "Tensor") -> Any:
+    if not hasattr(tensor, "layout"):
+        raise ValueError(f"{name!r} of the training state has the type {type(tensor).__name__}; a tensor is needed")
     try:
         return to_numpy(tensor if str(tensor.layout) == "torch.strided" else tensor.to_dense())
     except TypeError as error:

@@ -33,6 +33,9 @@ class BatchAugmentation(Step):
 
     def samples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return images (copies N, C, H, W) and their labels, the variants of an image next to each other."""
+        for what, batch in (("samples", x), ("labels", y)):
+            if not isinstance(batch, Tensor):
+                raise ValueError(f"batch_augmentation() repeats tensors; the {what} are a {type(batch).__name__}")
         if x.dim() != 4:
             shape = tuple(x.shape[1:])
             raise ValueError(f"batch_augmentation() trains on images (C, H, W); the samples have the shape {shape}")

@@ -9,7 +9,17 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.utils.rnn import PackedSequence
 
-MATRIX_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.RNNBase, nn.MultiheadAttention)
+MATRIX_LAYERS = (
+    nn.Linear,
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+    nn.RNNBase,
+    nn.MultiheadAttention,
+)
 """Layers that multiply their inputs by weight matrices."""
 ATTENTION_INPUTS = ("query", "key", "value")
 ChangeInput = Callable[[nn.Module, Tensor], Tensor]

@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_choice, check_int
 from fedcomp.training.layer_inputs import changed_inputs, matrix_layers
+from fedcomp.training.model_checks import check_norms_are_free
 from fedcomp.training.plan import Begin
 from fedcomp.training.range_norm import BATCH_NORMS, normalized_by_ranges
 from fedcomp.training.registry import register
@@ -28,6 +29,7 @@ class LowPrecision(Step):
 
     def __init__(self, bits: int, normalization: str, model: nn.Module, _kept: Tensors, generator: Generator) -> None:
         self._names, self._bits = set(matrices(model, "low_precision")), bits
+        check_norms_are_free(model, self._names, "low_precision")
         self._by_range = normalization == "range"
         self._norms = [module for module in model.modules() if isinstance(module, BATCH_NORMS)]
         self._layers = [*matrix_layers(model), *self._norms]
@@ -105,8 +107,10 @@ def low_precision(bits: int = 8, normalization: Literal["range", "batch"] = "ran
     The values are evenly spaced between the smallest and the largest entry of a weight matrix, of the input of one sample, or
     of the gradient of a batch.  Gradients are rounded stochastically; weights and inputs are rounded to the nearest value, with
     straight-through gradients.  Gradients within recurrent layers and attention stay float32, and so do biases and the
-    weights that the optimizer changes.  Batch normalization divides by the range of its inputs (`normalization="range"`), or
-    by their deviation (``"batch"``).  torch computes with the rounded values in float32.
+    weights that the optimizer changes.  `nn.Bilinear` and single cells, such as `nn.LSTMCell`, get rounded weights only.
+
+    Batch normalization divides by the range of its inputs (`normalization="range"`), or by their deviation (``"batch"``).
+    torch computes with the rounded values in float32.
 
     A node sends changes of the float32 weights.  Banner et al., NeurIPS 2018; Aketi, Kodge and Roy, Neural Networks 155, 2022.
     """

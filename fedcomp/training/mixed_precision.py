@@ -1,9 +1,10 @@
 """Mixed precision: forward and backward pass in 16 bits, weights and their updates in float32."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from logging import getLogger
+from threading import Lock
 from typing import Any, Literal
 
 import torch
@@ -121,16 +122,36 @@ def log_emulation(device: str) -> None:
         )
 
 
-@contextmanager
-def _without_onednn(device: str) -> Generator[None]:
+class OneDnnPause:
+    """A context in which torch does not call oneDNN, in this process; it may be entered several times, also by threads.
+
+    torch's setting holds for all threads: the first one that enters turns it off, and the last one that leaves restores it.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._enabled = Lock(), 0, True
+        self._setting: Any = torch.backends.mkldnn
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._enabled = self._setting.enabled
+                self._setting.enabled = False
+            self._users += 1
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._setting.enabled = self._enabled
+
+
+_PAUSE = OneDnnPause()
+
+
+def _without_onednn(device: str) -> AbstractContextManager[None]:
     """Keep torch from calling oneDNN where it has no bfloat16 for this processor: its LSTM would end with an error."""
-    onednn: Any = torch.backends.mkldnn
-    enabled = onednn.enabled
-    onednn.enabled = enabled and (device != "cpu" or _onednn_has_bfloat16())
-    try:
-        yield
-    finally:
-        onednn.enabled = enabled
+    return nullcontext() if device != "cpu" or _onednn_has_bfloat16() else _PAUSE
 
 
 @cache

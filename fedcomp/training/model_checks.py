@@ -1,14 +1,20 @@
 """Whether a model fits a plug-in: each check raises `ValueError` with what was found, and what is needed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import cast
 
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
-SPARSE_GRADIENTS = (nn.Embedding, nn.EmbeddingBag)
-"""Modules whose argument `sparse` gives the weight a sparse gradient."""
+EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+"""Modules with the arguments `sparse`, which gives the weight a sparse gradient, and `max_norm`."""
+
+NOTHING_TO_TRAIN = "the model has no weights to train: none has requires_grad; one that is trained is needed"
+NOTHING_TO_CHANGE = (
+    "inference() changes the weights that are trained, and none of the model's has requires_grad; call it before the weights"
+    " are frozen"
+)
 
 
 def named_modules(model: nn.Module) -> dict[str, nn.Module]:
@@ -16,11 +22,11 @@ def named_modules(model: nn.Module) -> dict[str, nn.Module]:
     return dict(cast("Iterable[tuple[str, nn.Module]]", model.named_modules()))
 
 
-def check_trained(model: nn.Module) -> None:
-    """Raise `ValueError` if the model has weights, and none of them is trained."""
+def check_trained(model: nn.Module, message: str = NOTHING_TO_TRAIN) -> None:
+    """Raise `ValueError` with the `message` if the model has weights, and none of them is trained."""
     trained = [weight.requires_grad for weight in model.parameters()]
     if trained and not any(trained):
-        raise ValueError("the model has no weights to train: none has requires_grad; one that is trained is needed")
+        raise ValueError(message)
 
 
 def check_shapes(model: nn.Module) -> None:
@@ -60,9 +66,24 @@ def check_weights_are_parameters(model: nn.Module, plugin: str) -> None:
 def check_dense_gradients(model: nn.Module, plugin: str) -> None:
     """Raise `ValueError` if an embedding of the model has sparse gradients."""
     for name, module in named_modules(model).items():
-        if isinstance(module, SPARSE_GRADIENTS) and module.sparse and module.weight.requires_grad:
+        if isinstance(module, EMBEDDINGS) and module.sparse and module.weight.requires_grad:
             found = f"{name}.weight" if name else "weight"
             raise ValueError(f"{plugin}() needs dense gradients; {found} has sparse ones: build it with sparse=False")
+
+
+def check_norms_are_free(model: nn.Module, replaced: Container[str], plugin: str) -> None:
+    """Raise `ValueError` if an embedding bounds the norms of the rows of a weight that the plug-in replaces in each call.
+
+    torch would scale rows of the replacement, and leave the trained weight as it is.
+    """
+    weights = {id(weight) for name, weight in model.named_parameters() if name in replaced}
+    for name, module in named_modules(model).items():
+        if isinstance(module, EMBEDDINGS) and module.max_norm is not None and id(module.weight) in weights:
+            raise ValueError(
+                f"{plugin}() calls the model with other weights than the trained ones, and"
+                f" {f'{name}.weight' if name else 'weight'} has max_norm={module.max_norm:g}, which would bound only those:"
+                " an embedding without max_norm is needed"
+            )
 
 
 def _computed(module: nn.Module) -> Iterator[str]:

@@ -25,15 +25,20 @@ def pack(weights: Mapping[str, Tensor]) -> Packed:
 
     Tensors of other dtypes are unchanged.  A restored zero has no sign.  ``numpy.savez`` writes the result to a file.
 
-    Raises `ValueError` for a name with a slash, and for bfloat16, which numpy lacks.
+    Raises `ValueError` for a name with a slash, for a sparse tensor, and for a dtype that numpy lacks, such as bfloat16.
     """
     packed: Packed = {}
     for name, tensor in weights.items():
         if "/" in name:
             raise ValueError(f"a tensor's name is {name!r}; one without a slash is needed")
-        if tensor.dtype == torch.bfloat16:
-            raise ValueError(f"{name} has {tensor.dtype}, which numpy lacks; float32 is needed")
-        array = tensor.detach().cpu().numpy()
+        if tensor.layout != torch.strided:
+            raise ValueError(
+                f"{name} has the layout {tensor.layout}; a dense tensor is needed, as to_dense() returns it"
+            )
+        try:
+            array = tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
+        except TypeError:
+            raise ValueError(f"{name} has {tensor.dtype}, which numpy lacks; float32 is needed") from None
         forms: list[Packed] = []
         if tensor.dtype == torch.float32 and array.size:
             forms = [_sparse(array), *(_coded(array, rows) for rows in {1, len(array) if array.ndim else 1})]

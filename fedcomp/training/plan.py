@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Generator, Tensor, nn
 
-from fedcomp.core import format_call
+from fedcomp.core import check_int, format_call
 from fedcomp.training.local_round import LocalRound
-from fedcomp.training.model_checks import check_shapes, check_trained
+from fedcomp.training.model_checks import NOTHING_TO_CHANGE, check_shapes, check_trained
 from fedcomp.training.step import Step, Tensors
 
 State = Mapping[str, Tensors]
 """The state of plug-ins on a node between rounds: tensors by name, by the text of the plug-in."""
 
+SEEDS = (-(2**63), 2**64 - 1)
+"""The least and the largest seed of torch."""
 
 Begin = Callable[[nn.Module, Tensors, Generator], Step]
 """A function of the model, the tensors kept from the last round, and the random numbers of the round, on the CPU."""
@@ -111,6 +113,7 @@ class Plan:
         settings, is ignored.  `seed` decides all random numbers.  Raises `ValueError` for a plug-in that does not fit the
         model, and for a model that trains no weights.
         """
+        check_int("seed", seed, *SEEDS)
         check_trained(model)
         if self.plugins:
             check_shapes(model)
@@ -130,10 +133,14 @@ class Plan:
         """Return `model` as it is meant to be used after training: a module that calls it, for example with quantized weights.
 
         The result follows later changes of the weights, and the modes of `model`.  Without such plug-ins, it is `model` itself.
-        Raises `ValueError` for a plug-in that does not fit the model.
+        Frozen weights stay as they are.  Raises `ValueError` for a plug-in that does not fit the model, and for a model whose
+        weights are all frozen.
         """
         plugins = tuple(plugin for plugin in self.plugins if plugin.inference)
-        return Inference(model, Plan(plugins)) if plugins else model
+        if not plugins:
+            return model
+        check_trained(model, NOTHING_TO_CHANGE)
+        return Inference(model, Plan(plugins))
 
     def check(self, model: nn.Module, x: Tensor, y: Tensor) -> None:
         """Raise `ValueError` for a plug-in that does not fit the model, or a batch of samples `x` with labels `y`."""

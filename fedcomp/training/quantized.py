@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 from fedcomp.core import check_bool, check_choice, check_int
 from fedcomp.training.hidden_states import changed_states
 from fedcomp.training.layer_inputs import changed_inputs, matrix_layers
-from fedcomp.training.model_checks import named_modules
+from fedcomp.training.model_checks import check_norms_are_free, named_modules
 from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
 from fedcomp.training.step import Step, Tensors
@@ -43,10 +43,11 @@ class Quantized(Step):
         _generator: Generator,
     ) -> None:
         self._names = set(matrices(model, "quantized"))
+        check_norms_are_free(model, self._names, "quantized")
         self._bits, self._activations, self._scaled, self._signed = bits, activations, scale == "layer", signed
         self._latent = [weight for name, weight in model.named_parameters() if name in self._names]
-        self._layers = matrix_layers(model)[1:]
-        if activations and not self._layers:
+        self._layers = matrix_layers(model) if activations else []
+        if activations and len(self._layers) < 2:
             raise ValueError("activations are the inputs of layers after the first; the model has no second layer")
         self._hidden, self._recurrent = hidden, _recurrent_layers(model) if hidden else []
 
@@ -55,9 +56,18 @@ class Quantized(Step):
         return with_used(weights, self._names, partial(quantize_weight, bits=self._bits, scaled=self._scaled))
 
     def forward(self) -> AbstractContextManager[object]:
-        """Return a context in which all layers but the first get quantized inputs, and recurrent layers quantize states."""
+        """Return a context in which all layers but the first get quantized inputs, and recurrent layers quantize states.
+
+        The first layer is the one that is called first in this context: a model may register its layers in another order.
+        """
+        called: list[nn.Module] = []
+
+        def rounded(layer: nn.Module, x: Tensor) -> Tensor:
+            called.append(layer)
+            return x if layer is called[0] else quantize_activation(x, self._activations, signed=self._signed)
+
         with ExitStack() as stack:
-            stack.enter_context(changed_inputs(self._layers if self._activations else (), self._rounded))
+            stack.enter_context(changed_inputs(self._layers, rounded))
             for layer in self._recurrent:
                 signed = layer.mode != "RNN_RELU"  # the other modes end in tanh, or in means of tanh
                 change = partial(quantize_activation, bits=self._hidden, signed=signed)
@@ -70,9 +80,6 @@ class Quantized(Step):
         if not self._scaled:
             for weight in self._latent:
                 weight.clamp_(-1, 1)
-
-    def _rounded(self, _layer: nn.Module, x: Tensor) -> Tensor:
-        return quantize_activation(x, self._activations, signed=self._signed)
 
 
 def quantize_weight(weight: Tensor, bits: int | str, *, scaled: bool) -> Tensor:
@@ -166,9 +173,9 @@ def quantized(
 
     `bits` are 2 to 8, ``"binary"`` or ``"ternary"``.
 
-    Inputs of all layers but the first are rounded to `activations` bits, 1 to 8; with 0 they are unchanged.  The range is
-    [0, 1], for layers after ReLU, or with `signed` [-1, 1], for layers after tanh and LSTMs.  Inputs beyond the range become
-    its ends.
+    Inputs of all layers but the one that is called first are rounded to `activations` bits, 1 to 8; with 0 they are unchanged.
+    The range is [0, 1], for layers after ReLU, or with `signed` [-1, 1], for layers after tanh and LSTMs.  Inputs beyond the
+    range become its ends.  Inputs of `nn.Bilinear` and of single cells, such as `nn.LSTMCell`, are unchanged.
 
     `hidden` are the bits, 0 to 8, of the hidden states of recurrent layers in each step.  Their range is [-1, 1], or [0, 1] for
     layers with ReLU.  Cell states are unchanged.

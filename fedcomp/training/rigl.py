@@ -1,7 +1,7 @@
 """RigL: weights of a fixed sparsity, whose positions the server chooses by the gradients that nodes report."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Literal
@@ -51,13 +51,13 @@ class SparseWeights(Step):
         self, candidates: float | str, regrow: bool, model: nn.Module, _kept: Tensors, _generator: Generator
     ) -> None:
         check_dense_gradients(model, "rigl")
-        names, buffers = matrices(model, "rigl"), dict(model.named_buffers())
-        if not any(name + MASK in buffers for name in names):
+        names = masked(model, matrices(model, "rigl"))
+        if not names:
             raise ValueError(
                 "rigl() needs a model with masks; Plan.prepare(model, seed) adds them before the first round"
             )
         self._candidates, self._regrow = candidates, regrow
-        self._weights = {name: model.get_parameter(name) for name in names if name + MASK in buffers}
+        self._weights = {name: model.get_parameter(name) for name in names}
         self._model, self._steps = model, 0
         self._masks: dict[str, Tensor] = {}
         self._sums: dict[str, Tensor] = {}
@@ -140,6 +140,26 @@ class MaskedCall(Step):
         return {name: weight * masks[name] if name in masks else weight for name, weight in weights.items()}
 
 
+def masked(model: nn.Module, names: Iterable[str]) -> list[str]:
+    """Return those of the weights that have a mask: a buffer as `Plan.prepare` adds it.
+
+    Raises `ValueError` if a module has something else under the name of a mask.
+    """
+    buffers, found = dict(model.named_buffers()), list[str]()
+    for name in names:
+        mask, size = buffers.get(name + MASK), -(-model.get_parameter(name).numel() // 8)
+        if mask is not None and mask.dtype == torch.uint8 and mask.shape == (size,):
+            found.append(name)
+            continue
+        owner, _, own_name = name.rpartition(".")
+        if hasattr(model.get_submodule(owner), own_name + MASK):
+            raise ValueError(
+                f"the model has a {name}{MASK} that is no mask of rigl(), which is uint8 of the shape ({size},); that name"
+                " must be free: rename yours"
+            )
+    return found
+
+
 def masks_of(model: nn.Module, weights: Tensors) -> dict[str, Tensor]:
     """Return the masks of these weights as bool, by their names."""
     return {name: unpacked(model.get_buffer(name + MASK), weight) for name, weight in weights.items()}
@@ -155,11 +175,12 @@ def _prepare(density: float, layers: str, model: nn.Module, seed: int) -> None:
     """Give each weight matrix that is not dense a random mask, and zero the weights outside.
 
     The weights inside are divided by the root of their share, so that outputs keep their variance (Evci et al., AAAI 2022).  A
-    model that has masks keeps them.  Raises `ValueError` if no matrix becomes sparse.
+    model that has masks keeps them.  Raises `ValueError` if no matrix becomes sparse, or if the name of a mask is taken.
     """
-    if any(name.endswith(MASK) for name, _ in model.named_buffers()):
+    names = matrices(model, "rigl")
+    if masked(model, names):
         return
-    named = {name: model.get_parameter(name) for name in matrices(model, "rigl")}
+    named = {name: model.get_parameter(name) for name in names}
     chosen = densities({name: tuple(weight.shape) for name, weight in named.items()}, density, layers)
     counts = {name: max(1, round(chosen[name] * weight.numel())) for name, weight in named.items()}
     if all(counts[name] == weight.numel() for name, weight in named.items()):
@@ -192,7 +213,8 @@ def rigl(
     """Train a share `density` (0 to 1) of the weights; the others are zero, and the server moves them by gradients.
 
     `Plan.prepare` gives the model its masks, a random mask for each weight matrix.  With ``"erk"`` small matrices have a larger
-    share of entries; with ``"uniform"`` all matrices but the first have the same share.  A round trains inside the masks.
+    share of entries; with ``"uniform"`` all matrices but the first have the same share, in the order of the model's parameters.
+    A round trains inside the masks.
 
     Every few rounds, the strategy `RigL` drops the smallest weights, and adds weights outside with the largest gradients.  For
     this, nodes report the largest gradients outside, up to `candidates` (0 to 1) for each weight inside, or ``"all"``, as in

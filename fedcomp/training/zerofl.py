@@ -2,14 +2,15 @@
 
 import math
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache, partial
+from logging import getLogger
 from typing import Literal
 
 import torch
 from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_choice, check_range
-from fedcomp.training.model_checks import check_not_compiled
+from fedcomp.training.model_checks import check_norms_are_free, check_not_compiled
 from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
 from fedcomp.training.saved_inputs import Call, Restore, exact, replacing, trained_layers
@@ -31,19 +32,20 @@ class ZeroFL(Step):
         self._kept_ratio = min(1.0, 1 - sparsity + mask_ratio)
         check_not_compiled(model, "zerofl")
         trained = set(matrices(model, "zerofl"))
-        layers = trained_layers(model)
-        first = next((layer.weight for layer in layers.values()), None)
-        self._sparse = {name: layer for name, layer in layers.items() if layer.weight is not first}
+        self._layers = trained_layers(model)
+        first = next((layer.weight for layer in self._layers.values()), None)
+        self._sparse = {name: layer for name, layer in self._layers.items() if layer.weight is not first}
         # A tied weight has one name among the parameters, which may be the name in another module.
         sparse_weights = {id(layer.weight) for layer in self._sparse.values()}
         self._names = {name for name, weight in model.named_parameters() if id(weight) in sparse_weights}
+        check_norms_are_free(model, self._names, "zerofl")
         if not self._sparse:
             raise ValueError(
                 "zerofl() makes convolutions and linear layers after the first one sparse; the model has none that are trained"
             )
         self._weights = [weight for name, weight in model.named_parameters() if name in trained]
         self._starts = [weight.detach().clone() for weight in self._weights] if upload != "full" else []
-        self._has_trained = False
+        self._has_called = self._has_trained = False
 
     def weights(self, weights: Tensors) -> Tensors:
         """Return the weights with zeros for the smallest of each sparse layer; the gradient reaches all of them."""
@@ -51,10 +53,15 @@ class ZeroFL(Step):
 
     def forward(self) -> AbstractContextManager[object]:
         """Return a context in which sparse layers save their largest inputs only."""
-        return replacing(self._sparse, self._save)
+        return replacing(self._layers if not self._has_called else self._sparse, self._save, self._called)
+
+    def _called(self, name: str, _layer: nn.Module, _output: Tensor) -> None:
+        if not self._has_called and name in self._sparse:
+            log_order(next(iter(self._layers)), name)
+        self._has_called = True
 
     def _save(self, tensor: Tensor, call: Call | None) -> Restore:
-        if call is None or not call.saves_input(tensor):
+        if call is None or call.name not in self._sparse or not call.saves_input(tensor):
             return exact(tensor)
         sparse = largest(tensor.detach(), 1 - self._sparsity)
         return lambda: sparse
@@ -73,6 +80,17 @@ class ZeroFL(Step):
                 weight.copy_(torch.where(chosen, weight, others))
         self._has_trained = False
         return {}
+
+
+@cache  # one line for a model, not one for each round
+def log_order(dense: str, called: str) -> None:
+    """Log a line: the layer that stays dense is not the one that is called first."""
+    getLogger("fedcomp").warning(
+        "zerofl(): the first layer of the model, %s, stays dense, but %s is called before it, with few weights; build the"
+        " layers in the order of their calls",
+        dense,
+        called,
+    )
 
 
 def keep_largest(tensor: Tensor, ratio: float) -> Tensor:
@@ -103,8 +121,8 @@ def zerofl(
     """Call layers with the largest ``1 - sparsity`` of their weights, and upload the largest ``1 - sparsity + mask_ratio``.
 
     Training follows SWAT (Raihan and Aamodt, NeurIPS 2020): weight gradients, which are dense, are computed from the largest
-    ``1 - sparsity`` of a layer's inputs, and all weights are changed.  The first layer stays dense.  `sparsity` and
-    `mask_ratio` are 0 to 1.
+    ``1 - sparsity`` of a layer's inputs, and all weights are changed.  The first layer stays dense, in the order of the model's
+    parameters; a line in the log names a layer that is called before it.  `sparsity` and `mask_ratio` are 0 to 1.
 
     `upload` decides what a node sends of each tensor.  ``"weights"``: the largest weights, with zeros for the others.
     ``"diff-on-weights"``: the changes of the largest weights.  ``"weights-diff"``: the largest changes.  ``"full"``: all

@@ -54,6 +54,11 @@ def test_a_part_with_a_slash_is_refused_and_what_was_there_stays() -> None:
     assert load_training_state(records)[1] == 3
 
 
+def test_a_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="'adam/steps' of the training state has the type int; a tensor is needed"):
+        save_training_state(RecordDict(), {"adam": {"steps": 3}}, 4)  # type: ignore[dict-item]
+
+
 def test_the_example_prints_what_it_shows() -> None:
     result = doctest.testmod(training_state)
     assert (result.failed, result.attempted > 0) == (0, True)

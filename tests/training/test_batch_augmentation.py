@@ -1,5 +1,7 @@
 """Batch augmentation: variants by hand, their laws over random images, and the gradient of their mean."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -122,3 +124,16 @@ def test_labels_of_the_size_of_the_images_are_refused(labels: tuple[int, ...]) -
     with pytest.raises(ValueError, match="moves images, and not labels of their size"):
         training.samples(torch.zeros(4, 1, 8, 8), torch.zeros(labels))
     training.samples(torch.zeros(4, 1, 8, 8), torch.zeros(4, 8))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "found"),
+    [
+        (images(), [0, 1, 2], "the labels are a list"),
+        (images(), (torch.zeros(3), torch.zeros(3)), "the labels are a tuple"),
+        ([images()], torch.zeros(3), "the samples are a list"),
+    ],
+)
+def test_a_batch_that_is_no_tensor_is_refused(x: Any, y: Any, found: str) -> None:
+    with pytest.raises(ValueError, match=rf"^batch_augmentation\(\) repeats tensors; {found}$"):
+        batch_augmentation(2).begin(nn.Identity()).samples(x, y)

@@ -224,6 +224,17 @@ def test_each_vector_of_a_recurrent_layer_and_an_embedding_has_few_values() -> N
     }
 
 
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("text", ["low_precision(2)", "quantized(8, activations=2)"])
+def test_a_transposed_convolution_gets_inputs_of_few_values(text: str, dims: int) -> None:
+    kinds = (nn.Conv1d, nn.ConvTranspose1d), (nn.Conv2d, nn.ConvTranspose2d), (nn.Conv3d, nn.ConvTranspose3d)
+    convolution, transposed = kinds[dims - 1]
+    model, seen = nn.Sequential(convolution(1, 3, 1), transposed(3, 2, 2, stride=2)), list[Tensor]()
+    model[1].register_forward_hook(lambda _layer, inputs, _outputs: seen.append(inputs[0]))
+    parse(text).inference(model)(torch.randn(5, 1, *(4,) * dims))
+    assert max(count(sample) for sample in seen[0]) <= 4
+
+
 def test_it_is_close_to_training_in_float32_with_8_bits() -> None:
     """Relative to the length of the gradients of each matrix; with 4 bits they are not."""
     x, y = torch.randn(64, 1, 8, 8, generator=torch.Generator().manual_seed(3)), torch.arange(64) % 5

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import threading
 from typing import cast
 
 import pytest
@@ -195,6 +196,27 @@ def test_onednn_is_left_out_for_the_forward_pass_alone_and_only_where_it_has_no_
             model(torch.ones(1, 3))
         assert torch.backends.mkldnn.enabled
     assert seen == [has_bfloat16] * 2
+
+
+def test_onednn_returns_when_the_last_of_two_threads_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one enters before the first one leaves."""
+    monkeypatch.setattr(sys.modules[MixedPrecision.__module__], "_onednn_has_bfloat16", lambda: False)
+    first, second = (MixedPrecision(torch.bfloat16, nn.Linear(3, 2), {}) for _ in range(2))
+    has_entered, may_leave = threading.Event(), threading.Event()
+
+    def enter() -> None:
+        with second.forward():
+            has_entered.set()
+            assert may_leave.wait(60)
+
+    thread = threading.Thread(target=enter)
+    with first.forward():
+        thread.start()
+        assert has_entered.wait(60)
+    assert not torch.backends.mkldnn.enabled
+    may_leave.set()
+    thread.join()
+    assert torch.backends.mkldnn.enabled
 
 
 def test_what_does_not_fit_is_refused() -> None:

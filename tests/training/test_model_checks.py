@@ -108,6 +108,23 @@ def test_rigl_names_an_embedding_with_sparse_gradients(kind: type[nn.Embedding] 
         plan.begin(plan.prepare(model, 0))
 
 
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+@pytest.mark.parametrize("text", ["quantized()", "low_precision()", "zerofl(0.5)"])
+def test_a_bound_of_rows_that_would_not_reach_the_trained_weight_is_refused(
+    text: str, kind: type[nn.Embedding] | type[nn.EmbeddingBag]
+) -> None:
+    model = nn.Sequential(kind(8, 8, max_norm=1.5), nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8))
+    if text == "zerofl(0.5)":
+        parse(text).begin(model)  # leaves embeddings as they are, unless a layer shares their weight
+        cast("nn.Linear", model[2]).weight = cast("nn.Embedding", model[0]).weight
+    with pytest.raises(
+        ValueError, match=r"^[a-z_]+\(\) [^\n]*0\.weight has max_norm=1\.5[^\n]*without max_norm is needed$"
+    ):
+        parse(text).begin(model)
+    model[0].requires_grad_(requires_grad=False)
+    parse(text).begin(model)
+
+
 @pytest.mark.parametrize("text", ["fedprox(0.1)", "rigl(0.3)", "quantized()", "mixed_precision()"])
 def test_weights_without_a_shape_are_named(text: str) -> None:
     model, plan = nn.Sequential(nn.LazyLinear(5)), parse(text)
@@ -121,6 +138,15 @@ def test_weights_without_a_shape_are_named(text: str) -> None:
 def test_a_model_that_trains_nothing_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape("the model has no weights to train: none has requires_grad")):
         parse(text).begin(mlp().requires_grad_(False))
+
+
+def test_inference_says_that_frozen_weights_stay_as_they_are() -> None:
+    model = mlp().requires_grad_(False)
+    with pytest.raises(
+        ValueError, match=r"^inference\(\) [^\n]* requires_grad; call it before the weights are frozen$"
+    ):
+        parse("quantized(4)").inference(model)
+    assert parse("fedprox()").inference(model) is model
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # of the compiler

@@ -49,9 +49,20 @@ def test_unpacking_restores_every_tensor_exactly(shape: tuple[int, ...], values:
     assert weights["steps"].item() == 5
 
 
-def test_a_dtype_that_numpy_lacks_is_refused() -> None:
-    with pytest.raises(ValueError, match="w has torch.bfloat16, which numpy lacks; float32 is needed"):
-        pack({"w": torch.zeros(2, dtype=torch.bfloat16)})
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn])
+def test_a_dtype_that_numpy_lacks_is_refused(dtype: torch.dtype) -> None:
+    with pytest.raises(ValueError, match=f"w has {dtype}, which numpy lacks; float32 is needed"):
+        pack({"w": torch.zeros(2, dtype=dtype)})
+
+
+def test_a_sparse_tensor_is_refused() -> None:
+    with pytest.raises(ValueError, match="w has the layout torch.sparse_coo; a dense tensor is needed"):
+        pack({"w": torch.eye(3).to_sparse()})
+
+
+def test_a_conjugate_tensor_has_its_values() -> None:
+    tensor = torch.tensor([1 + 2j, -3j])
+    assert torch.equal(unpack(pack({"w": tensor.conj(), "imag": tensor.conj().imag}))["w"], tensor.conj())
 
 
 def test_a_name_with_a_slash_is_refused() -> None:

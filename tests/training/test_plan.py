@@ -367,3 +367,10 @@ def test_two_optimizers_take_turns_at_one_model() -> None:
     for number in range(6):
         model.turn = number % 2
         training.step(optimizers[model.turn], x, y, functional.cross_entropy)
+
+
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1, 1.5])
+def test_a_seed_that_torch_lacks_is_refused(seed: int) -> None:
+    with pytest.raises(ValueError, match=f"seed is {seed}; it is a whole number"):
+        Plan().begin(nn.Linear(2, 2), seed=seed)
+    Plan().begin(nn.Linear(2, 2), seed=2**64 - 1)

@@ -168,6 +168,28 @@ def test_layers_after_the_first_get_inputs_of_few_bits_in_training_and_inference
     assert torch.equal(model(x), model[2:](plain)), "the model itself stays as it was"
 
 
+def test_the_first_layer_is_the_one_that_is_called_first() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.stem = nn.Linear(50, 2), nn.Linear(4, 50)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.head(self.stem(x))
+            return logits
+
+    torch.manual_seed(0)
+    model, x, seen = Model(), torch.randn(30, 4), dict[str, Tensor]()
+    model.stem.register_forward_hook(lambda _layer, inputs, _output: seen.update(stem=inputs[0]))
+    model.head.register_forward_hook(lambda _layer, inputs, _output: seen.update(head=inputs[0].detach()))
+    plan = quantized(8, activations=1)
+    for call in (plan.inference(model), plan.begin(model).outputs):
+        for _ in range(2):
+            call(x)
+            assert torch.equal(seen["stem"], x)
+            assert distinct(seen["head"]).tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("signed", [False, True])
 def test_the_output_for_a_sample_does_not_depend_on_the_others_in_its_batch(signed: bool) -> None:
     """Some samples have no negative activations here, others have."""

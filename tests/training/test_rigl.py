@@ -159,6 +159,36 @@ def test_a_model_that_has_masks_keeps_them() -> None:
     assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in before.items())
 
 
+class Causal(nn.Sequential):
+    """Two layers, and a buffer of the user's own whose name ends as that of a mask."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        super().__init__(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
+        self.register_buffer("causal_mask", torch.ones(32))
+
+
+def test_a_buffer_of_the_users_own_that_is_called_a_mask_is_none() -> None:
+    model, plain = rigl(0.3).prepare(Causal(), seed=1), rigl(0.3).prepare(nn.Sequential(*Causal().children()), seed=1)
+    assert model.state_dict().keys() - plain.state_dict().keys() == {"causal_mask"}
+    assert nonzeros(model) == nonzeros(plain)
+    rigl(0.3).begin(model)
+
+
+@pytest.mark.parametrize("taken", [torch.ones(32, 8), torch.ones(31, dtype=torch.uint8), nn.Parameter(torch.ones(32))])
+@pytest.mark.parametrize(("place", "size"), [("0", 32), ("2", 16)])
+def test_a_mask_whose_name_is_taken_is_refused_with_its_size(place: str, size: int, taken: Tensor) -> None:
+    model = Causal()
+    layer = model.get_submodule(place)
+    if isinstance(taken, nn.Parameter):
+        layer.register_parameter("weight_mask", taken)
+    else:
+        layer.register_buffer("weight_mask", taken)
+    for use in (lambda: rigl(0.3).prepare(model, seed=1), lambda: rigl(0.3).begin(model)):
+        with pytest.raises(ValueError, match=rf"^[^\n]*a {place}\.weight_mask [^\n]*uint8[^\n]*\({size},\)[^\n]*$"):
+            use()
+
+
 def trained(name: str, text: str, steps: int = 4) -> nn.Module:
     generator = torch.Generator().manual_seed(1)
     plan = parse(text)

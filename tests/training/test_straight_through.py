@@ -44,6 +44,32 @@ def test_matrices_are_the_weights_of_layers_and_embeddings() -> None:
     ]
 
 
+def test_vectors_with_further_axes_of_length_one_are_no_matrices_unless_a_layer_has_them() -> None:
+    model = nn.ModuleDict(
+        {
+            "narrow": nn.Linear(1, 8),
+            "single": nn.Linear(1, 1),
+            "pointwise": nn.Conv2d(1, 8, 1),
+            "embedding": nn.Embedding(9, 1),
+            "cell": nn.GRUCell(1, 1),
+            "attention": nn.MultiheadAttention(4, 2, add_bias_kv=True),
+        }
+    )
+    for name, shape in {"token": (1, 1, 32), "scale": (32, 1, 1), "number": (1, 1), "positions": (1, 6, 32)}.items():
+        model.register_parameter(name, nn.Parameter(torch.zeros(shape)))
+    assert matrices(model, "admm") == [
+        "positions",
+        "narrow.weight",
+        "single.weight",
+        "pointwise.weight",
+        "embedding.weight",
+        "cell.weight_ih",
+        "cell.weight_hh",
+        "attention.in_proj_weight",
+        "attention.out_proj.weight",
+    ]
+
+
 @pytest.mark.parametrize("text", CHANGING)
 def test_normalization_and_weights_without_entries_stay_as_they_are(text: str) -> None:
     torch.manual_seed(0)

@@ -146,6 +146,28 @@ def test_the_first_layer_is_dense_and_inference_uses_the_sparse_weights() -> Non
     assert torch.equal(used(x), plain(x))
 
 
+@pytest.mark.parametrize("forward", [True, False])
+def test_a_layer_that_is_called_before_the_dense_one_is_named_once(
+    forward: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Linear(3, 3), nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs: Tensor = self.two(self.one(x)) if forward else self.one(self.two(x))
+            return outputs
+
+    model = Model()
+    for _ in range(2):
+        training = zerofl(0.5).begin(model)
+        for _ in range(2):
+            training.step(SGD(model.parameters(), lr=0.1), torch.ones(1, 3), torch.zeros(1), lambda y, _: y.sum())
+        training.end()
+    assert [record.args for record in caplog.records] == ([] if forward else [("one", "two")])
+
+
 @pytest.mark.parametrize("text", ["zerofl(0.9)", "zerofl(0.9) + mixed_precision()"])
 def test_the_weight_gradient_of_a_convolution_comes_from_its_largest_inputs(text: str) -> None:
     """Also where autocast saves a 16-bit copy of the input; the sum of channels has the gradient 1 everywhere."""

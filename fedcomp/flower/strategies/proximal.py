@@ -5,8 +5,8 @@ the steps with AdaGrad's diagonal are those of Duchi, Hazan and Singer, JMLR 201
 minus mean; s_i = |g_{1:t,i}|_2 over all rounds, H = delta + s, and shrink(u, r) = sign(u) max(|u| - r, 0).
 
 An entry that has had no gradient yet has H = delta and shrinks the most: under sparse uplinks, choose `delta` of the order of
-the gradients.  Tensors of one or no dimension (biases) have no penalty.  Under a lossy downlink the nodes see exact zeros only
-after the residual has been sent.
+the gradients.  Tensors of one or no dimension (biases) have no penalty, and a tensor that no node has ever changed, such as a
+frozen layer, stays as it is.  Under a lossy downlink the nodes see exact zeros only after the residual has been sent.
 """
 
 from typing import Any, ClassVar, Literal
@@ -51,8 +51,12 @@ class _AdaGrad(ServerOptimizer):
         return self.delta + np.sqrt(squares)
 
     def penalty(self, result: RoundResult, name: str) -> float:
-        """Return the l1 strength of a tensor: 0 for biases and scales."""
-        return self.l1_strength if result.published[name].ndim > 1 else 0.0
+        """Return the l1 strength of a tensor: 0 for biases and scales, and where no node has ever changed the tensor."""
+        return self.l1_strength if result.published[name].ndim > 1 and self.has_changed(name) else 0.0
+
+    def has_changed(self, name: str) -> bool:
+        """Return whether a tensor has had a gradient in any round."""
+        return bool(self.sum_of_squares[name].any())
 
 
 class QcmdAdagrad(_AdaGrad):
@@ -104,5 +108,6 @@ class QrdaAdagrad(_AdaGrad):
             gradients += gradient
             rate = self.eta / self.add_square(name, gradient)
             threshold = rate * (self.num_gradients * self.penalty(result, name))
-            parameters[name] = shrink(self.initial.get(name, 0.0) - rate * gradients, threshold)
+            center = self.initial.get(name, 0.0) if self.has_changed(name) else result.start(name)
+            parameters[name] = shrink(center - rate * gradients, threshold)
         return parameters

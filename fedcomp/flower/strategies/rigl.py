@@ -20,7 +20,7 @@ from fedcomp.flower import records
 from fedcomp.flower.compat import log, to_record
 from fedcomp.flower.records import Messages
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration
-from fedcomp.wire import MASK, unpack_mask
+from fedcomp.wire import MASK, layout_of, unpack_mask
 
 GROWTH = "growth"
 """In the config of a training message: whether nodes report; in a reply: the ArrayRecord of what they report."""
@@ -46,6 +46,7 @@ class RigL(FedAvg, ReplyDeclaration):
         check_range("fraction", fraction, least=0, most=1)
         check_int("until", until, 1, MAX_ROUNDS)
         self.interval, self.fraction, self.until = int(interval), float(fraction), int(until)
+        self.masks = frozenset[str]()  # of the model that the nodes start from
 
     def moves_in(self, server_round: int) -> bool:
         """Return whether weights move in this round."""
@@ -53,6 +54,7 @@ class RigL(FedAvg, ReplyDeclaration):
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the messages of FedAvg; in rounds that move weights, they ask for gradients."""
+        self.masks = mask_names(records.to_arrays(arrays))
         if self.moves_in(server_round):
             config = ConfigRecord(dict(config) | {GROWTH: True})
         return super().configure_train(server_round, arrays, config, grid)
@@ -70,7 +72,7 @@ class RigL(FedAvg, ReplyDeclaration):
             return None, metrics
         # A mean of masks that are all the same differs from them by rounding.
         arrays = {
-            name: _rounded(array) if name.endswith(MASK) else array for name, array in records.to_arrays(record).items()
+            name: _rounded(array) if name in self.masks else array for name, array in records.to_arrays(record).items()
         }
         if self.moves_in(server_round):
             share = self.fraction / 2 * (1 + math.cos(math.pi * server_round / self.until))
@@ -80,6 +82,11 @@ class RigL(FedAvg, ReplyDeclaration):
     def _weight(self, content: RecordDict) -> float:
         (metrics,) = content.metric_records.values()
         return float(cast(float, metrics[self.weighted_by_key]))
+
+
+def mask_names(model: Mapping[str, Array]) -> frozenset[str]:
+    """Return the names of the masks in a model; another tensor whose name ends in ``_mask`` is none."""
+    return frozenset(mask.name for mask in layout_of(model).masks)
 
 
 def _rounded(mask: Array) -> Array:
@@ -95,9 +102,10 @@ def total_growth(
     so.
     """
     total: dict[str, NDArray[np.float64]] = {}
+    masks = mask_names(model)
     for weight, record in reports:
         for name, array in records.to_arrays(record).items():
-            fits = name + MASK in model and array.shape == model[name].shape and array.dtype.kind == "f"
+            fits = name + MASK in masks and array.shape == model[name].shape and array.dtype.kind == "f"
             if not fits or not np.isfinite(array).all():
                 log(WARNING, "fedcomp: a node reports a gradient %r that cannot be used; it is left out", name)
                 continue

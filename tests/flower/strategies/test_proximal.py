@@ -1,5 +1,6 @@
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,23 @@ def test_dual_averaging_by_hand(center: Center, first: list[float] | None, secon
     model = one_round(strategy, published, [{"weight": [[7.0, 6.0]], "bias": [9.0]}])
     # around (1, -1/2): (3/4, -5/6) shrunk by (1/4, 1/6)
     assert values(model) == pytest.approx(second or [0.5, -2 / 3])
+
+
+@pytest.mark.parametrize("make", [QcmdAdagrad, QrdaAdagrad, lambda **settings: QrdaAdagrad(center="zero", **settings)])
+def test_a_tensor_that_no_node_has_changed_keeps_its_bits_until_one_does(
+    make: Callable[..., QcmdAdagrad | QrdaAdagrad],
+) -> None:
+    strategy, ones = make(eta=0.5, delta=1, l1_strength=0.25), np.ones((1, 2), np.float32)
+    model = record({"frozen": [[0.3, -0.7]], "scale": [0.1], "weight": [[1.0, 0.5]]})
+    for step in (0.0, 0.0, 0.5):
+        sent = {"frozen": model["frozen"].numpy() + np.float32(step), "scale": model["scale"].numpy(), "weight": ones}
+        stepped = one_round(strategy, model, [sent, sent])
+        assert stepped is not None
+        unchanged = [
+            np.array_equal(stepped[name].numpy(), model[name].numpy()) for name in ("frozen", "scale", "weight")
+        ]
+        assert unchanged == [not step, True, False]
+        model = stepped
 
 
 def test_without_a_penalty_mirror_descent_is_flowers_fedadagrad() -> None:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid, RigL, to_record
 from fedcomp.flower.strategies.rigl import moved, total_growth
+from tests.flower.strategies.by_hand import one_round, values
 
 Array = NDArray[Any]
 
@@ -100,20 +100,23 @@ def test_a_gradient_that_does_not_fit_is_left_out(array: Array, name: str) -> No
 
 
 def test_masks_of_plain_flower_stay_masks_through_a_mean() -> None:
-    """Ten nodes of weight 1/10: the mean of a byte is not the byte."""
+    """Seven nodes of weight 1/7: the mean of a byte is not the byte."""
     mask = np.array([0, 1, 254, 255, 170, 85, 51, 7], np.uint8)
     arrays: dict[str, Array] = {"w": np.ones(64, np.float32), "w_mask": mask}
-    LocalGrid(ClientApp(), 1, {})  # messages need a run
-    replies = []
-    for node in range(7):
-        sent = Message(RecordDict(), dst_node_id=node + 1, message_type=MessageType.TRAIN)
-        metrics = MetricRecord({"num-examples": 3})
-        replies.append(Message(RecordDict({"arrays": to_record(arrays), "metrics": metrics}), reply_to=sent))
-    record, _ = RigL().aggregate_train(1, replies)
-    assert record is not None
-    result = record["w_mask"].numpy()
+    model = one_round(RigL(), to_record(arrays), [arrays] * 7)
+    assert model is not None
+    result = model["w_mask"].numpy()
     assert result.dtype == np.uint8
     np.testing.assert_array_equal(result, mask)
+
+
+@pytest.mark.parametrize("weight", ["gate", "other"])
+def test_a_learned_tensor_whose_name_ends_as_that_of_a_mask_is_averaged_as_any_other(weight: str) -> None:
+    published = {weight: np.ones(8, np.float32), "gate_mask": np.full(1, 0.4, np.float32)}
+    model = one_round(RigL(interval=1), to_record(published), [published, published])
+    assert values(model, "gate_mask") == pytest.approx([0.4])
+    total = total_growth([(1.0, to_record({weight: np.ones(8)}))], published)
+    assert total == {}, "no weight without a mask grows"
 
 
 def test_weights_move_every_interval_until_the_end() -> None:
