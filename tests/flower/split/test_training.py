@@ -10,7 +10,7 @@ import pytest
 import torch
 from flwr.app import Context, Message, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 import fedcomp
@@ -414,6 +414,28 @@ def test_frozen_batch_normalization_stays_as_it_is(frozen: bool) -> None:
     assert [module.training for module in (whole[1], whole[4])] == [not frozen] * 2
     moved = {name for name, buffer in whole.named_buffers() if not torch.equal(buffer, before[name])}
     assert moved == (set() if frozen else before.keys())
+
+
+def test_samples_in_raw_units_train_as_without_a_bound(caplog: pytest.LogCaptureFixture) -> None:
+    """Their variances of a million are no weights."""
+
+    def make() -> nn.Sequential:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+
+    def start_raw(context: Context) -> tuple[nn.Module, Tensor, Tensor]:
+        x, y = samples(40, seed=context.node_id)
+        return cut(make(), "3")[0], 300 + 1000 * x, y
+
+    def trained(clip: float) -> bytes:
+        whole = make()
+        settings = SplitSettings(batch_size=8, steps=10, clip=clip)
+        training = SplitTraining(*cut(whole, "3"), torch.zeros(1, 4), settings)
+        training.run(LocalGrid(client_app(start_raw), 3), num_rounds=3)
+        return b"".join(tensor.numpy().tobytes() for tensor in whole.state_dict().values())
+
+    assert trained(clip=5) == trained(clip=0)
+    assert "scaled down" not in caplog.text
 
 
 class Leaving(LocalGrid):
