@@ -438,6 +438,29 @@ def test_samples_in_raw_units_train_as_without_a_bound(caplog: pytest.LogCapture
     assert "scaled down" not in caplog.text
 
 
+def dropping() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(4, 6), nn.Dropout(0.3), nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Dropout(0.3), nn.Linear(6, 3)
+    )
+
+
+def test_the_seed_decides_the_dropout_of_both_parts_and_the_global_generator_stays() -> None:
+    def trained(seed: int, global_seed: int) -> bytes:
+        whole = dropping()
+        training = SplitTraining(*cut(whole, "1"), samples()[0], SETTINGS, seed=seed)
+        nodes = LocalGrid(client_app(lambda context: (cut(dropping(), "1")[0], *samples())), 1)
+        nodes.order(1, Fault.LOSE_REPLY, Fault.LOSE_REPLY)  # so that the app makes its part before
+        training.run(nodes, num_rounds=1)
+        torch.manual_seed(global_seed)
+        before = torch.get_rng_state()
+        training.run(nodes, num_rounds=1)
+        assert torch.equal(torch.get_rng_state(), before)
+        return b"".join(tensor.numpy().tobytes() for tensor in whole.state_dict().values())
+
+    assert trained(1, 1) == trained(1, 2) != trained(2, 1)
+
+
 class Leaving(LocalGrid):
     """Nodes that are connected in some rounds alone: node -> those rounds."""
 
