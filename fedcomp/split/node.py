@@ -145,7 +145,7 @@ class SplitNode:
         state.weights = weights_of(self._lower)
         buffers = {name: optimizer.state[weight].get("momentum_buffer") for name, weight in named.items()}
         state.momentum = {
-            name: np.array(on_host(buffer)) for name, buffer in buffers.items() if isinstance(buffer, Tensor)
+            name: np.array(on_host(buffer.to_dense())) for name, buffer in buffers.items() if isinstance(buffer, Tensor)
         }
 
     def _forward(self, state: SplitState, ids: NDArray[np.int64], seed: int) -> Tensor:

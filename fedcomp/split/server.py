@@ -243,7 +243,11 @@ class SplitServer:
             raise CorruptError(f"the label {labels.max()}; the model has {outputs.shape[1]} classes")
         loss = self._loss(outputs, torch.from_numpy(labels).to(device))
         loss.backward()  # type: ignore[no-untyped-call]
-        found = [weight.grad for weight in self.upper.parameters() if weight.grad is not None]
+        found: list[Tensor] = []
+        for weight in self.upper.parameters():
+            if weight.grad is not None:
+                weight.grad = weight.grad.to_dense()  # torch computes no norm of the sparse one of an embedding
+                found.append(weight.grad)
         finite = (bool(torch.isfinite(each).all()) for each in (loss, activations.grad, *found) if each is not None)
         if activations.grad is None or not all(finite):
             raise CorruptError("activations whose loss or gradient is not finite; finite ones are needed")

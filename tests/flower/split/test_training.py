@@ -461,6 +461,47 @@ def test_the_seed_decides_the_dropout_of_both_parts_and_the_global_generator_sta
     assert trained(1, 1) == trained(1, 2) != trained(2, 1)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_sparse_gradients_train_the_same_weights(momentum: float) -> None:
+    def make(sparse: bool) -> nn.Sequential:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.EmbeddingBag(9, 6, mode="mean", sparse=sparse), nn.ReLU(), nn.Linear(6, 3))
+
+    def trained(sparse: bool) -> dict[str, Tensor]:
+        whole, (x, y) = make(sparse), samples()
+        words = (4 + 2 * x).clamp(0, 8).long()
+        app = client_app(lambda context: (cut(make(sparse), "1")[0], words, y))
+        settings = SplitSettings(batch_size=8, steps=6, momentum=momentum)
+        SplitTraining(*cut(whole, "1"), words[:1], settings).run(LocalGrid(app, 1), num_rounds=2)
+        return whole.state_dict()
+
+    sparse, dense = trained(True), trained(False)
+    assert not torch.equal(sparse["0.weight"], make(True).get_parameter("0.weight"))
+    torch.testing.assert_close(sparse, dense)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_sparse_gradients_train_the_same_upper_part(momentum: float) -> None:
+    class Words(nn.Module):
+        def __init__(self, sparse: bool) -> None:
+            super().__init__()
+            self.first, self.words = nn.Linear(6, 3), nn.EmbeddingBag(9, 3, mode="mean", sparse=sparse)
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs: Tensor = self.first(x) + self.words((9 * x.sigmoid()).long())
+            return outputs
+
+    def trained(sparse: bool) -> dict[str, Tensor]:
+        torch.manual_seed(0)
+        lower, upper = nn.Linear(4, 6), Words(sparse)
+        settings = SplitSettings(batch_size=8, steps=6, momentum=momentum)
+        app = client_app(lambda context: (nn.Linear(4, 6), *samples()))
+        SplitTraining(lower, upper, samples()[0], settings).run(LocalGrid(app, 1), num_rounds=2)
+        return upper.state_dict()
+
+    torch.testing.assert_close(trained(True), trained(False))
+
+
 class Leaving(LocalGrid):
     """Nodes that are connected in some rounds alone: node -> those rounds."""
 
