@@ -20,7 +20,7 @@ from fedcomp.split.activations import Activations, read_activations
 from fedcomp.split.bounds import BatchBounds
 from fedcomp.split.gradients import write_gradient
 from fedcomp.split.memory import RAM_BYTES, ActivationMemory
-from fedcomp.split.modes import fixed_modules, set_training
+from fedcomp.split.modes import fixed_modules, restored_modes, set_training
 from fedcomp.split.random_numbers import seeded
 from fedcomp.split.settings import Answer, SplitSettings
 from fedcomp.split.weights import device_of, read_key_frame
@@ -223,12 +223,14 @@ class SplitServer:
         size = self.bounds.check_activations(rows)
         before = [(buffer, buffer.clone()) for buffer in self.upper.buffers()]
         try:
-            with seeded(self._batch_seed(record, 1), device_of(self.upper)):
+            with restored_modes(self.upper), seeded(self._batch_seed(record, 1), device_of(self.upper)):
                 gradient, norm = self._train_upper(rows, labels)
         except (CorruptError, ValueError) as error:  # batch normalization refuses a batch of one with a ValueError
             for buffer, value in before:
                 buffer.copy_(value)
             raise CorruptError(str(error)) from error
+        finally:
+            self.optimizer.zero_grad()
         self.bounds.add(record.place, size, norm)
         return gradient
 

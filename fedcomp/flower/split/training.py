@@ -50,7 +50,8 @@ class SplitTraining:
     The upper part is one for all nodes, and takes a step for each of their batches.  The lower parts of a round start from the
     same weights and are averaged after it, by the samples they were trained on, while all nodes train at the same time
     (``"averaged"``: SplitFed's second version; Thapa et al., AAAI 2022, arXiv:2004.12088).  Or one node after the other
-    trains the lower part and hands it on (``"in-turn"``).  Both parts hold the trained weights after each round.
+    trains the lower part and hands it on (``"in-turn"``).  Both parts hold the trained weights after each round, and their
+    modules are in the modes in which they were.
 
     Args:
         lower: The lower part, as `fedcomp.split.cut` returns it.

@@ -461,6 +461,17 @@ def test_the_seed_decides_the_dropout_of_both_parts_and_the_global_generator_sta
     assert trained(1, 1) == trained(1, 2) != trained(2, 1)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_a_run_leaves_the_modes_of_the_upper_part_and_no_gradients(training: bool) -> None:
+    whole = dropping().train(training)
+    split = SplitTraining(*cut(whole, "1"), samples()[0], SETTINGS)
+    app = client_app(lambda context: (cut(dropping(), "1")[0], *samples()))
+    split.run(LocalGrid(app, 1), num_rounds=1)
+    assert {module.training for module in whole.modules()} == {training}
+    assert all(weight.grad is None for weight in whole.parameters())
+    assert whole.get_buffer("3.num_batches_tracked") == SETTINGS.steps, "it trains in training mode all the same"
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_sparse_gradients_train_the_same_weights(momentum: float) -> None:
     def make(sparse: bool) -> nn.Sequential:
