@@ -8,9 +8,11 @@ import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcomp.core import Arrays, Vector
@@ -21,7 +23,7 @@ MAX_ACTIVATION_RATIO = 30.0
 MAX_STEP_RATIO = 2.0
 """No step of the upper part is longer than this multiple of its norm, or of 1 if that is larger."""
 MAX_ROUND_RATIO = 10.0
-"""The same bound for the change of a lower part in a round."""
+"""The same bound for the change of a lower part's trained weights in a round."""
 RECENT = 16
 """The number of newest sizes of each node that count."""
 
@@ -103,39 +105,63 @@ class BatchBounds:
 
 
 class RoundBounds:
-    """Bounds the lower weights that nodes return, unless `clip` is 0: each change is at most `clip` medians long."""
+    """Bounds the lower parts that nodes return, unless `clip` is 0.
 
-    def __init__(self, clip: float) -> None:
-        self._clip, self._changes = clip, Sizes()
+    The change of the `trained` weights, all together, is at most `clip` medians long.  So is the change of each other tensor,
+    such as a statistic of BatchNorm, which is in units of the samples: it is compared with nothing but the same tensor of the
+    other nodes.  A tensor that most nodes leave as it was stays so.
+    """
 
-    def factors(self, start: Arrays, weights: Mapping[int, Arrays]) -> dict[int, float]:
-        """Return for each node the factor, at most 1, of its change from `start`; `weights` are the weights of one round."""
-        norms = {node: _distance(arrays, start) for node, arrays in weights.items()}
+    def __init__(self, clip: float, trained: Iterable[str]) -> None:
+        self._clip, self._trained, self._changes = clip, frozenset(trained), Sizes()
+        self._others: dict[str, dict[int, float]] = {}
+
+    def factors(self, start: Arrays, weights: Mapping[int, Arrays]) -> dict[int, dict[str, float]]:
+        """Return for each node the factor, 0 to 1, of the change of each tensor from `start`.
+
+        `weights` are the weights of one round, of nodes that have trained.
+        """
         if not self._clip:
-            return dict.fromkeys(norms, 1.0)
+            return {node: dict.fromkeys(start, 1.0) for node in weights}
+        trained = [name for name in start if name in self._trained]
+        norms = {node: _distance(arrays, start, trained) for node, arrays in weights.items()}
         for node, norm in norms.items():
             if norm:
                 self._changes.add(node, norm)
-        zeros = {name: array * 0 for name, array in start.items()}
-        most = min(self._clip * self._changes.median, MAX_ROUND_RATIO * max(1.0, _distance(start, zeros)))
-        return {node: most / norm if norm > most else 1.0 for node, norm in norms.items()}
+        length = norm_of(torch.from_numpy(start[name]) for name in trained)
+        most = min(self._clip * self._changes.median, MAX_ROUND_RATIO * max(1.0, length))
+        factors = {node: dict.fromkeys(trained, _factor(norm, most)) for node, norm in norms.items()}
+        for name in start.keys() - self._trained:
+            norms = {node: _distance(arrays, start, [name]) for node, arrays in weights.items()}
+            newest = self._others.setdefault(name, {})
+            newest |= norms
+            most = self._clip * statistics.median(newest.values()) if newest else 0.0
+            for node, norm in norms.items():
+                factors[node][name] = _factor(norm, most)
+        return factors
 
     def forget(self, nodes: Iterable[int]) -> None:
         """Drop what is known of the changes of `nodes`."""
         for node in nodes:
             self._changes.forget(node)
+            for newest in self._others.values():
+                newest.pop(node, None)
 
 
-def with_scaled_change(start: Arrays, weights: Arrays, factor: float) -> Arrays:
-    """Return `start` plus `factor` times the change to `weights`, for floating tensors; the others are as in `weights`."""
-    if factor == 1:
-        return weights
-    return {
-        name: (start[name] + factor * (array.astype("f8") - start[name])).astype(array.dtype)
-        if array.dtype.kind == "f"
-        else array
-        for name, array in weights.items()
-    }
+def with_scaled_change(start: Arrays, weights: Arrays, factors: Mapping[str, float]) -> Arrays:
+    """Return `start` plus the change to `weights`, that of each tensor times its factor; whole numbers are rounded."""
+    return {name: _scaled(start[name], array, factors[name]) for name, array in weights.items()}
+
+
+def _scaled(start: NDArray[Any], array: NDArray[Any], factor: float) -> NDArray[Any]:
+    if factor in (0, 1):
+        return array if factor else start
+    moved = np.asarray(start + factor * (array.astype("f8") - start))
+    return (moved if array.dtype.kind == "f" else np.rint(moved)).astype(array.dtype)
+
+
+def _factor(norm: float, most: float) -> float:
+    return most / norm if norm > most else 1.0
 
 
 def norm_of(tensors: Iterable[Tensor]) -> float:
@@ -143,6 +169,6 @@ def norm_of(tensors: Iterable[Tensor]) -> float:
     return math.sqrt(sum(float(tensor.abs().double().square().sum()) for tensor in tensors))
 
 
-def _distance(first: Arrays, second: Arrays) -> float:
-    floats = (name for name, array in first.items() if array.dtype.kind == "f")
-    return math.sqrt(sum(float(((first[name].astype("f8") - second[name]) ** 2).sum()) for name in floats))
+def _distance(first: Arrays, second: Arrays, names: Iterable[str]) -> float:
+    with np.errstate(over="ignore"):  # a float64 may be beyond any square
+        return math.sqrt(sum(float(((first[name].astype("f8") - second[name]) ** 2).sum()) for name in names))

@@ -18,6 +18,7 @@ from fedcomp.split.activations import MAX_LABEL, read_activations, write_activat
 from fedcomp.split.gradients import read_gradient
 from fedcomp.split.memory import ActivationMemory
 from fedcomp.split.modes import fixed_modules, restored_modes, set_training
+from fedcomp.split.random_numbers import seeded
 from fedcomp.split.settings import MAX_BATCH, SplitSettings, parse_request
 from fedcomp.split.weights import device_of, key_frame, layout_of_part, load_weights, read_key_frame, weights_of
 from fedcomp.sync import derive_seed, resync
@@ -144,7 +145,7 @@ class SplitNode:
         state.weights = weights_of(self._lower)
         buffers = {name: optimizer.state[weight].get("momentum_buffer") for name, weight in named.items()}
         state.momentum = {
-            name: np.array(on_host(buffer)) for name, buffer in buffers.items() if isinstance(buffer, Tensor)
+            name: np.array(on_host(buffer.to_dense())) for name, buffer in buffers.items() if isinstance(buffer, Tensor)
         }
 
     def _forward(self, state: SplitState, ids: NDArray[np.int64], seed: int) -> Tensor:
@@ -152,11 +153,7 @@ class SplitNode:
         load_weights(self._lower, state.weights)
         device = device_of(self._lower)
         set_training(self._lower, self._fixed)
-        with torch.random.fork_rng(devices=[]):  # dropout is the same in the pass whose output was sent
-            if device.type == "cpu":
-                torch.default_generator.manual_seed(seed % 2**63)  # torch.manual_seed takes longer than a small model
-            else:
-                torch.manual_seed(seed % 2**63)
+        with seeded(seed, device):  # dropout is the same in the pass whose output was sent
             activations: Tensor = self._lower(self._x[torch.from_numpy(ids)].to(device))
         return activations
 

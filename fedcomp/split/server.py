@@ -20,7 +20,8 @@ from fedcomp.split.activations import Activations, read_activations
 from fedcomp.split.bounds import BatchBounds
 from fedcomp.split.gradients import write_gradient
 from fedcomp.split.memory import RAM_BYTES, ActivationMemory
-from fedcomp.split.modes import fixed_modules, set_training
+from fedcomp.split.modes import fixed_modules, restored_modes, set_training
+from fedcomp.split.random_numbers import seeded
 from fedcomp.split.settings import Answer, SplitSettings
 from fedcomp.split.weights import device_of, read_key_frame
 from fedcomp.sync import derive_seed, first_number, resync
@@ -197,14 +198,14 @@ class SplitServer:
     def _train(self, record: SplitNodeRecord, batch: Activations) -> None:
         new = dict(zip(batch.ids[batch.first].tolist(), batch.labels.tolist(), strict=True))
         labels = np.array([new[each] if each in new else record.labels[each] for each in batch.ids.tolist()], np.int64)
-        gradient = self._step(record.place, batch.rows, labels)
+        gradient = self._step(record, batch.rows, labels)
         frame = write_gradient(
             gradient,
             self.settings.backward,
             shape=self._shape,
             number=record.number,
             round_number=record.round_number,
-            seed=derive_seed(self._seed, record.place, record.round_number, record.steps),
+            seed=self._batch_seed(record),
         )
         record.memory.put(batch.ids, batch.rows[:, : self._row_size])
         record.labels |= new
@@ -214,7 +215,7 @@ class SplitServer:
         self.traffic.dense_uplink_bytes += batch.rows.nbytes
         self.traffic.dense_downlink_bytes += gradient.nbytes
 
-    def _step(self, node: int, rows: Vector, labels: NDArray[np.int64]) -> Vector:
+    def _step(self, record: SplitNodeRecord, rows: Vector, labels: NDArray[np.int64]) -> Vector:
         """Train the upper part on activations (B, F); return the gradient of the loss with respect to them.
 
         A refused batch leaves buffers unchanged, too: the forward pass moves the means of batch normalization.
@@ -222,12 +223,15 @@ class SplitServer:
         size = self.bounds.check_activations(rows)
         before = [(buffer, buffer.clone()) for buffer in self.upper.buffers()]
         try:
-            gradient, norm = self._train_upper(rows, labels)
+            with restored_modes(self.upper), seeded(self._batch_seed(record, 1), device_of(self.upper)):
+                gradient, norm = self._train_upper(rows, labels)
         except (CorruptError, ValueError) as error:  # batch normalization refuses a batch of one with a ValueError
             for buffer, value in before:
                 buffer.copy_(value)
             raise CorruptError(str(error)) from error
-        self.bounds.add(node, size, norm)
+        finally:
+            self.optimizer.zero_grad()
+        self.bounds.add(record.place, size, norm)
         return gradient
 
     def _train_upper(self, rows: Vector, labels: NDArray[np.int64]) -> tuple[Vector, float]:
@@ -241,7 +245,11 @@ class SplitServer:
             raise CorruptError(f"the label {labels.max()}; the model has {outputs.shape[1]} classes")
         loss = self._loss(outputs, torch.from_numpy(labels).to(device))
         loss.backward()  # type: ignore[no-untyped-call]
-        found = [weight.grad for weight in self.upper.parameters() if weight.grad is not None]
+        found: list[Tensor] = []
+        for weight in self.upper.parameters():
+            if weight.grad is not None:
+                weight.grad = weight.grad.to_dense()  # torch computes no norm of the sparse one of an embedding
+                found.append(weight.grad)
         finite = (bool(torch.isfinite(each).all()) for each in (loss, activations.grad, *found) if each is not None)
         if activations.grad is None or not all(finite):
             raise CorruptError("activations whose loss or gradient is not finite; finite ones are needed")
@@ -249,6 +257,10 @@ class SplitServer:
         self.bounds.check_step(self.optimizer)
         self.optimizer.step()
         return on_host(activations.grad).reshape(len(labels), -1), norm
+
+    def _batch_seed(self, record: SplitNodeRecord, *use: int) -> int:
+        """Return the seed of one use of random numbers for the next batch of a node."""
+        return derive_seed(self._seed, record.place, record.round_number, record.steps, *use)
 
     def _awaited(self, record: SplitNodeRecord) -> Answer:
         return "weights" if record.steps >= self.settings.steps else "activations"

@@ -29,7 +29,8 @@ class SplitSettings:
     before it.
 
     `clip` bounds the effect of one node on the parts that all nodes share, as a multiple of the median over the nodes; 0 for no
-    bound.  It bounds the gradients of the upper part, and the change of a lower part in a round.  With a bound, activations far
+    bound.  It bounds the gradients of the upper part, and the change of a lower part in a round: that of all trained weights
+    together, and apart from them that of each other tensor, such as a statistic of BatchNorm.  With a bound, activations far
     beyond earlier ones are refused, too, and so are steps much longer than the upper part's weights.
 
     Examples:

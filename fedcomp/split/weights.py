@@ -13,6 +13,9 @@ from fedcomp.errors import CorruptError, LayoutError
 from fedcomp.sync import MAX_WEIGHT_MAGNITUDE, from_key_frame, start_replica
 from fedcomp.wire import Frame, Layout, layout_of, to_numpy
 
+NOT_NEGATIVE = ("running_var", "num_batches_tracked")
+"""The names of statistics of BatchNorm that are at least 0."""
+
 
 def weights_of(model: nn.Module) -> Arrays:
     """Return copies of the tensors in the model's state dict."""
@@ -42,7 +45,11 @@ def key_frame(layout: Layout, arrays: Mapping[str, NDArray[Any]], round_number: 
 
 
 def read_key_frame(frame: Frame, layout: Layout) -> Arrays:
-    """Return the weights in a key frame; raise `FedcompError` for damage, for another model and for numbers beyond 10^15."""
+    """Return the weights in a key frame.
+
+    Raises `FedcompError` for damage, for another model, for weights beyond 10^15, and for a variance or a number of batches
+    below 0, with which batch normalization computes NaN or divides by 0.
+    """
     if frame.layout != layout.digest:
         raise LayoutError("the weights are those of other layers; both ends cut the same model at the same layer")
     replica = from_key_frame(frame)
@@ -50,7 +57,11 @@ def read_key_frame(frame: Frame, layout: Layout) -> Arrays:
         raise LayoutError("the layout in the key frame does not fit the digest in its head")
     if (largest := float(np.abs(replica.vector).max())) > MAX_WEIGHT_MAGNITUDE:
         raise CorruptError(f"a weight of magnitude {largest:g}; at most {MAX_WEIGHT_MAGNITUDE:g} is possible")
-    return replica.arrays()
+    arrays = replica.arrays()
+    for name, array in arrays.items():
+        if name.endswith(NOT_NEGATIVE) and (least := array.min(initial=0)) < 0:
+            raise CorruptError(f"{name} is {least:g}; at least 0 is possible")
+    return arrays
 
 
 def mean_weights(parts: Sequence[tuple[int, Arrays]]) -> Arrays:

@@ -13,11 +13,13 @@ from fedcomp.split import (
     RoundBounds,
     SplitSettings,
     key_frame,
+    layout_of_part,
     weights_of,
     with_scaled_change,
     write_activations,
 )
 from fedcomp.split.bounds import Sizes
+from fedcomp.split.weights import read_key_frame
 from fedcomp.wire import parse_server_message
 from tests.split.pair import Pair, samples
 
@@ -144,11 +146,55 @@ def test_lower_weights_far_from_where_they_started_move_back() -> None:
     weights = {
         node: {"w": np.array([change, 0, 0, 0], np.float32), "steps": np.array(4)} for node, change in changes.items()
     }
-    factors = RoundBounds(5.0).factors(start, weights)
-    assert factors == {0: 1, 1: 1, 2: 1, 3: pytest.approx(7.5e-9)}
+    factors = RoundBounds(5.0, ["w"]).factors(start, weights)
+    assert {node: each["w"] for node, each in factors.items()} == {0: 1, 1: 1, 2: 1, 3: pytest.approx(7.5e-9)}
     bounded = with_scaled_change(start, weights[3], factors[3])
     assert bounded["w"].tolist() == pytest.approx([7.5, 0, 0, 0])
     assert bounded["steps"] == 4
-    assert RoundBounds(0.0).factors(start, weights) == dict.fromkeys(range(4), 1.0)
-    alone = RoundBounds(5.0).factors(start, {3: weights[3]})
-    assert alone[3] == pytest.approx(1e-8), "nobody to compare with: ten times the norm of the weights, or of 1"
+    assert RoundBounds(0.0, ["w"]).factors(start, weights) == {node: {"w": 1.0, "steps": 1.0} for node in range(4)}
+    alone = RoundBounds(5.0, ["w"]).factors(start, {3: weights[3]})
+    assert alone[3]["w"] == pytest.approx(1e-8), "nobody to compare with: ten times the norm of the weights, or of 1"
+
+
+def test_each_statistic_is_bounded_apart_in_its_own_unit() -> None:
+    """Variances of a million move neither the bound of the weights nor are moved by it; whole numbers are bounded, too."""
+    start = {"w": np.ones(4, np.float32), "var": np.ones(1, np.float32), "count": np.array(10)}
+    honest = {"w": np.full(4, 1.5, np.float32), "var": np.full(1, 1e6, np.float32), "count": np.array(22)}
+    bounds = RoundBounds(5.0, ["w"])
+    for hostile in (
+        {"w": np.full(4, 1e9, np.float32)},
+        {"var": np.full(1, 3e38, np.float32)},
+        {"count": np.array(2**62)},
+    ):
+        factors = bounds.factors(start, {0: honest, 1: honest, 2: honest | hostile})
+        assert factors[0] == factors[1] == dict.fromkeys(start, 1.0)
+        [name] = hostile
+        assert {key for key, factor in factors[2].items() if factor < 1} == {name}
+        bounded = with_scaled_change(start, honest | hostile, factors[2])
+        change, usual = bounded[name] - start[name], honest[name] - start[name]
+        np.testing.assert_allclose(np.asarray(change), 5 * np.asarray(usual), rtol=1e-6)
+    assert RoundBounds(5.0, ["w"]).factors(start, {0: honest})[0] == dict.fromkeys(start, 1.0), "nobody to compare with"
+
+
+@pytest.mark.parametrize("magnitude", [1.0, 1e300])
+def test_what_the_other_nodes_leave_as_it_was_stays_so(magnitude: float) -> None:
+    """Such as a mean that the samples are divided by, and frozen statistics."""
+    start = {"w": np.ones(4, np.float32), "mean": np.full(2, 3.0)}
+    honest = start | {"w": np.zeros(4, np.float32)}
+    hostile = honest | {"mean": np.full(2, -magnitude)}
+    bounds = RoundBounds(5.0, ["w"])
+    factors = bounds.factors(start, {0: honest, 1: hostile, 2: honest})
+    assert factors == {0: dict.fromkeys(start, 1.0), 1: {"w": 1.0, "mean": 0.0}, 2: dict.fromkeys(start, 1.0)}
+    assert np.array_equal(with_scaled_change(start, hostile, factors[1])["mean"], start["mean"])
+    bounds.forget([0, 2])
+    assert bounds.factors(start, {1: hostile})[1]["mean"] == 1
+
+
+@pytest.mark.parametrize("name", ["running_var", "num_batches_tracked"])
+def test_a_negative_statistic_is_refused(name: str) -> None:
+    """The mean of several nodes could be negative, too: the root of it is NaN, and a cumulative average divides by 0."""
+    norm = nn.BatchNorm1d(3)
+    arrays = weights_of(norm)
+    arrays[name] = np.asarray(arrays[name] - 5, arrays[name].dtype)
+    with pytest.raises(CorruptError, match=f"{name} is -[45]; at least 0 is possible"):
+        read_key_frame(key_frame(layout_of_part(norm), arrays, 1), layout_of_part(norm))

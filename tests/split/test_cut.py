@@ -1,5 +1,9 @@
 """Models are cut at a layer: both parts together are the model, and share its weights."""
 
+import copy
+import random
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -140,34 +144,120 @@ def test_the_norm_of_complex_gradients_counts_both_parts() -> None:
 
 
 class Reads(nn.Module):
-    """Depends on its mode in one of several ways."""
+    """Two layers, with what `between` returns between them."""
 
-    def __init__(self, how: str) -> None:
+    count: Tensor
+
+    def __init__(self, between: Callable[["Reads", Tensor], Tensor]) -> None:
         super().__init__()
-        self.how, self.first, self.last = how, nn.Linear(4, 4), nn.Linear(4, 2)
+        self.between, self.first, self.last = between, nn.Linear(4, 4), nn.Linear(4, 2)
+        self.generator, self.calls, self.plain = torch.Generator(), 0, torch.zeros(4)
+        self.register_buffer("count", torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.first(x)
-        if self.how == "dropout":
-            x = functional.dropout(x, 0.5, training=self.training)
-        elif self.how == "branch" and self.training:
-            x = x * 2
-        elif self.how == "constant":
-            x = x + torch.tensor([1.0, 2.0, 3.0, 4.0])
-        return self.last(x)  # type: ignore[no-any-return]
+        return self.last(self.between(self, self.first(x)))  # type: ignore[no-any-return]
+
+
+def count_calls(model: Reads, x: Tensor) -> Tensor:
+    model.calls += 1
+    return x * model.calls
+
+
+def assign(model: Reads, x: Tensor) -> Tensor:
+    model.count = model.count + 1
+    return x * model.count
+
+
+def replace(model: Reads, x: Tensor) -> Tensor:
+    model.count = torch.ones(())
+    return x * model.count
+
+
+def without_gradient(_: Reads, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return x * 2
+
+
+def skip_at_random(_: Reads, x: Tensor) -> Tensor:
+    return x if torch.rand(()) < 1e-9 else x * 2
+
+
+MODE, EACH = r"reads self\.training, which would be fixed in its two parts", "computes something new in each call"
+REFUSED: dict[str, tuple[Callable[[Reads, Tensor], Tensor], str]] = {
+    "dropout": (lambda model, x: functional.dropout(x, 0.5, training=model.training), MODE),
+    "branch": (lambda model, x: x * 2 if model.training else x, MODE),
+    "constant of the mode": (lambda model, x: x * torch.tensor(1.0 if model.training else 5.0), MODE),
+    "random constant": (lambda _, x: x + torch.randn(4), EACH),
+    "random branch": (skip_at_random, EACH),
+    "own generator": (lambda model, x: x + torch.randn(4, generator=model.generator), EACH),
+    "random number": (lambda _, x: x * random.random(), EACH),
+    "calls": (count_calls, EACH),
+    "plain tensor": (lambda model, x: x + model.plain.add_(1), EACH),
+    "assigned buffer": (assign, "assigns the buffer 'count'"),
+    "replaced buffer": (replace, "assigns the buffer 'count'"),
+    "no_grad": (without_gradient, r"it uses torch\.no_grad\(\)"),
+}
 
 
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("how", ["dropout", "branch"])
-def test_a_model_that_reads_its_mode_is_refused(how: str, training: bool) -> None:
-    with pytest.raises(ValueError, match=r"reads self\.training, which would be fixed in its two parts"):
-        cut(Reads(how).train(training), "first")
+@pytest.mark.parametrize("how", REFUSED)
+def test_what_would_be_fixed_in_the_parts_is_refused_and_the_model_is_as_it_was(how: str, training: bool) -> None:
+    between, message = REFUSED[how]
+    model, before = Reads(between).train(training), torch.get_rng_state()
+    attributes, count = dict(vars(model)), model.count
+    with pytest.raises(ValueError, match=message) as error:
+        cut(model, "first")
+    assert "\n" not in str(error.value)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert vars(model) == attributes
+    assert model.count is count
 
 
-def test_constants_are_no_hindrance() -> None:
-    model, x = Reads("constant"), torch.randn(3, 4)
+@pytest.mark.parametrize("between", [lambda _, x: x + torch.tensor([1.0, 2.0, float("nan"), 4.0]), lambda _, x: x])
+def test_constants_are_no_hindrance(between: Callable[[Reads, Tensor], Tensor]) -> None:
+    model, x = Reads(between), torch.randn(3, 4)
+    attributes = dict(vars(model))
+    with torch.no_grad():
+        lower, upper = cut(model, "first")
+        torch.testing.assert_close(upper(lower(x)), model(x), rtol=0, atol=0, equal_nan=True)
+    assert vars(model) == attributes
+
+
+class Buffered(nn.Module):
+    """Reads and changes buffers of its own: `mean` below the cut behind `first`, and `scale` and `average` above."""
+
+    mean: Tensor
+    scale: Tensor
+    average: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+        self.first, self.last = nn.Linear(4, 3), nn.Linear(3, 2)
+        self.register_buffer("scale", torch.ones(()))
+        self.register_buffer("average", torch.zeros(3), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.scale
+        x = self.first(x - self.mean.view(1, -1))
+        self.average.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        return self.last(x - self.average) * scale.clamp(min=0.1)  # type: ignore[no-any-return]
+
+
+def test_each_part_has_the_buffers_that_it_reads() -> None:
+    """They are those of the model: a later value counts, and a change in place reaches it."""
+    model, x = Buffered(), torch.randn(5, 4)
+    before = copy.deepcopy(model)
     lower, upper = cut(model, "first")
-    assert torch.equal(upper(lower(x)), model(x))
+    assert torch.equal(model.average, before.average)
+    assert [name for part in (lower, upper) for name, _ in part.named_buffers()] == ["mean", "scale", "average"]
+    assert lower.state_dict().keys() | upper.state_dict().keys() == model.state_dict().keys()
+    for each in (model, before):
+        each.mean.fill_(3.0)
+        each.scale.fill_(2.0)
+    assert torch.equal(upper(lower(x)), before(x))
+    assert torch.equal(model.average, before.average)
+    assert model.average.abs().sum() > 0
 
 
 @pytest.mark.parametrize("training", [True, False])

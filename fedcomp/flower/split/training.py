@@ -1,5 +1,6 @@
 """The server's side of split learning in Flower: rounds over the nodes of a grid."""
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable
 from logging import ERROR, INFO, WARNING
@@ -49,7 +50,8 @@ class SplitTraining:
     The upper part is one for all nodes, and takes a step for each of their batches.  The lower parts of a round start from the
     same weights and are averaged after it, by the samples they were trained on, while all nodes train at the same time
     (``"averaged"``: SplitFed's second version; Thapa et al., AAAI 2022, arXiv:2004.12088).  Or one node after the other
-    trains the lower part and hands it on (``"in-turn"``).  Both parts hold the trained weights after each round.
+    trains the lower part and hands it on (``"in-turn"``).  Both parts hold the trained weights after each round, and their
+    modules are in the modes in which they were.
 
     Args:
         lower: The lower part, as `fedcomp.split.cut` returns it.
@@ -114,7 +116,8 @@ class SplitTraining:
         self._timeout_s, self._attempts = timeout_s, attempts
         limits = {"max_samples": max_samples, "ram_bytes": ram_bytes}
         self._server = SplitServer(upper, settings, self.shape, self._layout, loss=loss, seed=int(seed), **limits)
-        self._bounds = RoundBounds(settings.clip)
+        names = lower.named_parameters(remove_duplicate=False)
+        self._bounds = RoundBounds(settings.clip, [name for name, weight in names if weight.requires_grad])
         self._round = 0
 
     @property
@@ -151,11 +154,11 @@ class SplitTraining:
             self._forget_absent(nodes)
             groups = [nodes] if self._lower_parts == "averaged" else [[node] for node in nodes]
             for group in groups:
-                finished = self._bounded(self._train(grid, group))
-                parts = [(self._server.nodes[node].samples, weights) for node, weights in finished.items()]
-                trained = [(samples, weights) for samples, weights in parts if samples]
+                finished, records_of = self._train(grid, group), self._server.nodes
+                trained = {node: weights for node, weights in finished.items() if records_of[node].samples}
                 if trained:  # the others lost their state, and have not trained since
-                    load_weights(self._lower, mean_weights(trained))
+                    parts = [(records_of[node].samples, weights) for node, weights in self._bounded(trained).items()]
+                    load_weights(self._lower, mean_weights(parts))
             traffic = self.traffic
             text = "fedcomp: round %d: %d bytes up and %d down so far, %.1f times fewer than as float32"
             ratio = traffic.dense_bytes / traffic.sent_bytes
@@ -196,10 +199,13 @@ class SplitTraining:
         """Return the lower weights of a round, those moved back that are far from where they started."""
         start = weights_of(self._lower)
         factors = self._bounds.factors(start, finished)
-        for node, factor in factors.items():
+        for node, by_name in factors.items():
+            factor, name = min((factor, name) for name, factor in by_name.items())
             if factor < 1:
-                text = "fedcomp: round %d: node %d changed its lower part %.3g times as far as is possible; it is scaled down"
-                log(WARNING, text, self._round, node, 1 / factor)
+                text = (
+                    "fedcomp: round %d: node %d changed %s %.3g times as far as is possible; the change is scaled down"
+                )
+                log(WARNING, text, self._round, node, name, 1 / factor if factor else math.inf)
         return {node: with_scaled_change(start, weights, factors[node]) for node, weights in finished.items()}
 
     def _message(self, node: int) -> Message:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from flwr.app import Context, Message, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 import fedcomp
@@ -414,6 +414,103 @@ def test_frozen_batch_normalization_stays_as_it_is(frozen: bool) -> None:
     assert [module.training for module in (whole[1], whole[4])] == [not frozen] * 2
     moved = {name for name, buffer in whole.named_buffers() if not torch.equal(buffer, before[name])}
     assert moved == (set() if frozen else before.keys())
+
+
+def test_samples_in_raw_units_train_as_without_a_bound(caplog: pytest.LogCaptureFixture) -> None:
+    """Their variances of a million are no weights."""
+
+    def make() -> nn.Sequential:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+
+    def start_raw(context: Context) -> tuple[nn.Module, Tensor, Tensor]:
+        x, y = samples(40, seed=context.node_id)
+        return cut(make(), "3")[0], 300 + 1000 * x, y
+
+    def trained(clip: float) -> bytes:
+        whole = make()
+        settings = SplitSettings(batch_size=8, steps=10, clip=clip)
+        training = SplitTraining(*cut(whole, "3"), torch.zeros(1, 4), settings)
+        training.run(LocalGrid(client_app(start_raw), 3), num_rounds=3)
+        return b"".join(tensor.numpy().tobytes() for tensor in whole.state_dict().values())
+
+    assert trained(clip=5) == trained(clip=0)
+    assert "scaled down" not in caplog.text
+
+
+def dropping() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(4, 6), nn.Dropout(0.3), nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Dropout(0.3), nn.Linear(6, 3)
+    )
+
+
+def test_the_seed_decides_the_dropout_of_both_parts_and_the_global_generator_stays() -> None:
+    def trained(seed: int, global_seed: int) -> bytes:
+        whole = dropping()
+        training = SplitTraining(*cut(whole, "1"), samples()[0], SETTINGS, seed=seed)
+        nodes = LocalGrid(client_app(lambda context: (cut(dropping(), "1")[0], *samples())), 1)
+        nodes.order(1, Fault.LOSE_REPLY, Fault.LOSE_REPLY)  # so that the app makes its part before
+        training.run(nodes, num_rounds=1)
+        torch.manual_seed(global_seed)
+        before = torch.get_rng_state()
+        training.run(nodes, num_rounds=1)
+        assert torch.equal(torch.get_rng_state(), before)
+        return b"".join(tensor.numpy().tobytes() for tensor in whole.state_dict().values())
+
+    assert trained(1, 1) == trained(1, 2) != trained(2, 1)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_run_leaves_the_modes_of_the_upper_part_and_no_gradients(training: bool) -> None:
+    whole = dropping().train(training)
+    split = SplitTraining(*cut(whole, "1"), samples()[0], SETTINGS)
+    app = client_app(lambda context: (cut(dropping(), "1")[0], *samples()))
+    split.run(LocalGrid(app, 1), num_rounds=1)
+    assert {module.training for module in whole.modules()} == {training}
+    assert all(weight.grad is None for weight in whole.parameters())
+    assert whole.get_buffer("3.num_batches_tracked") == SETTINGS.steps, "it trains in training mode all the same"
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_sparse_gradients_train_the_same_weights(momentum: float) -> None:
+    def make(sparse: bool) -> nn.Sequential:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.EmbeddingBag(9, 6, mode="mean", sparse=sparse), nn.ReLU(), nn.Linear(6, 3))
+
+    def trained(sparse: bool) -> dict[str, Tensor]:
+        whole, (x, y) = make(sparse), samples()
+        words = (4 + 2 * x).clamp(0, 8).long()
+        app = client_app(lambda context: (cut(make(sparse), "1")[0], words, y))
+        settings = SplitSettings(batch_size=8, steps=6, momentum=momentum)
+        SplitTraining(*cut(whole, "1"), words[:1], settings).run(LocalGrid(app, 1), num_rounds=2)
+        return whole.state_dict()
+
+    sparse, dense = trained(True), trained(False)
+    assert not torch.equal(sparse["0.weight"], make(True).get_parameter("0.weight"))
+    torch.testing.assert_close(sparse, dense)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_sparse_gradients_train_the_same_upper_part(momentum: float) -> None:
+    class Words(nn.Module):
+        def __init__(self, sparse: bool) -> None:
+            super().__init__()
+            self.first, self.words = nn.Linear(6, 3), nn.EmbeddingBag(9, 3, mode="mean", sparse=sparse)
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs: Tensor = self.first(x) + self.words((9 * x.sigmoid()).long())
+            return outputs
+
+    def trained(sparse: bool) -> dict[str, Tensor]:
+        torch.manual_seed(0)
+        lower, upper = nn.Linear(4, 6), Words(sparse)
+        settings = SplitSettings(batch_size=8, steps=6, momentum=momentum)
+        app = client_app(lambda context: (nn.Linear(4, 6), *samples()))
+        SplitTraining(lower, upper, samples()[0], settings).run(LocalGrid(app, 1), num_rounds=2)
+        return upper.state_dict()
+
+    torch.testing.assert_close(trained(True), trained(False))
 
 
 class Leaving(LocalGrid):
