@@ -55,7 +55,9 @@ def warn_of_sparse(inner: Strategy, uplink: Compressor) -> None:
     found = next((each for _, each in nested_strategies(inner) if code_of(each, "aggregate_train") in BY_ENTRY), None)
     density = dict(uplink.settings).get("density")
     if found is not None and isinstance(density, int | float) and density < LEAST_DENSITY:
-        text = "fedcomp: %s compares the updates of each entry, and with the uplink %s most are 0; eden(bits=2) sends all"
+        text = (
+            "fedcomp: %s compares the updates of each entry, and with the uplink %s most are 0; eden(bits=2) sends all"
+        )
         log(WARNING, text, type(found).__name__, uplink)
 
 

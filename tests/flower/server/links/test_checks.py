@@ -43,7 +43,9 @@ def test_a_compressed_strategy_inside_is_refused_at_any_depth() -> None:
 @pytest.mark.parametrize("inner", [FedMedian, FedTrimmedAvg, Bulyan])
 def test_medians_of_sparse_updates_are_warned_of(inner: type[FedAvg], flower_log: pytest.LogCaptureFixture) -> None:
     CompressedStrategy(inner(), uplink=fedcomp.stc(density=0.04))
-    assert f"{inner.__name__} compares the updates of each entry, and with the uplink stc(density=0.04)" in flower_log.text
+    assert (
+        f"{inner.__name__} compares the updates of each entry, and with the uplink stc(density=0.04)" in flower_log.text
+    )
     flower_log.clear()
     for uplink in ("auto()", "eden(bits=2)", "topk(density=0.5)", "dense()"):
         CompressedStrategy(inner(), uplink=fedcomp.parse(uplink))
