@@ -239,7 +239,10 @@ def _check_keys(layer: Layer) -> None:
 
 
 def _check_distinct(plan: StudyPlan) -> None:
-    """Raise `StudyError` for a value that means the same as another: a report would take the runs of both for one setting."""
+    """Raise `StudyError` for a partition or a number of clients that is there twice, in other words.
+
+    A report would take the runs of both for one setting.
+    """
     first: dict[tuple[object, ...], Cell] = {}
     for cell in plan.cells:
         partition = partition_settings(str(cell.settings["partition"]))

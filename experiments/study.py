@@ -31,7 +31,7 @@ CHOSEN = (
 TUNED_LAST = tuple(sorted(CHOSEN, key=lambda name: name == "learning_rate"))
 """The same, with the learning rate at the end: one that is tuned for each value of another setting is not swept."""
 TARGET_SHARES = (0.9, 0.95)
-"""The target accuracies of a study that names none, as fractions of the best final accuracy of a dense method."""
+"""The target accuracies of a study that names none, as fractions of a best final accuracy (see `read_study`)."""
 
 Measure = Literal["final", "best"]
 """The accuracy of a run: that of its last evaluation, or the highest of all after a round."""
@@ -87,7 +87,8 @@ def read_study(table: pd.DataFrame, given: Sequence[float] = (), slowdown: float
     """Return the study in a table of results.
 
     `given` are target accuracies, 0 to 1. Without any, those of a scenario are `TARGET_SHARES` of the highest mean final
-    accuracy of the dense methods, or of all methods if no dense one counts. Only methods count whose every seed has an end.
+    accuracy of the dense methods, or of all methods if no dense one counts. Only methods count that have an end for every seed
+    of the scenario.
     Such targets are rounded down to whole percent, and exceed every accuracy of an untrained model: there may be none. A
     node computes `slowdown` times slower than the study's machine.
 

@@ -162,7 +162,7 @@ def _difference(record: Mapping[str, Array], layout: Layout, ways: Sequence[str]
         f"{text}; needed are the names that came, or these with one more prefix, suffix or other separator in all of them, "
         "or a list of arrays in the model's order and shapes"
     )
-    return f"{needed}; what is no model belongs into a record of its own" if from_node else needed
+    return f"{needed}; what is not part of the model belongs in a record of its own" if from_node else needed
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -113,7 +113,7 @@ class RoundBounds:
     """
 
     def __init__(self, clip: float, trained: Iterable[str]) -> None:
-        self._clip, self._trained, self._changes = clip, frozenset(trained), Sizes()
+        self._clip, self.trained, self._changes = clip, frozenset(trained), Sizes()
         self._others: dict[str, dict[int, float]] = {}
 
     def factors(self, start: Arrays, weights: Mapping[int, Arrays]) -> dict[int, dict[str, float]]:
@@ -123,7 +123,7 @@ class RoundBounds:
         """
         if not self._clip:
             return {node: dict.fromkeys(start, 1.0) for node in weights}
-        trained = [name for name in start if name in self._trained]
+        trained = [name for name in start if name in self.trained]
         norms = {node: _distance(arrays, start, trained) for node, arrays in weights.items()}
         for node, norm in norms.items():
             if norm:
@@ -131,7 +131,7 @@ class RoundBounds:
         length = norm_of(torch.from_numpy(start[name]) for name in trained)
         most = min(self._clip * self._changes.median, MAX_ROUND_RATIO * max(1.0, length))
         factors = {node: dict.fromkeys(trained, _factor(norm, most)) for node, norm in norms.items()}
-        for name in start.keys() - self._trained:
+        for name in start.keys() - self.trained:
             norms = {node: _distance(arrays, start, [name]) for node, arrays in weights.items()}
             newest = self._others.setdefault(name, {})
             newest |= norms

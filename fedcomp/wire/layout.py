@@ -270,8 +270,9 @@ def _named(arrays: Mapping[str, Any], patterns: Iterable[str], policy: Policy) -
 def _why_empty(layout: Layout) -> str:
     if not layout.tensors:
         return "it has no tensors at all, so there is nothing to compress"
-    if any(tensor.policy == "exact" and "float" in tensor.dtype for tensor in layout.tensors):
-        return "all floating ones are sent exactly; name none of them, and take dense() both ways"
+    floats = [tensor for tensor in layout.tensors if "float" in tensor.dtype]
+    if floats and all(tensor.policy == "exact" for tensor in floats):
+        return "all floating ones are sent exactly; if you named them, name none, and take dense() both ways"
     if empty := [tensor for tensor, _ in layout.parts]:
         return f"{empty[0].name!r} has shape {empty[0].shape}, and shapes are those of the first model"
     return ", ".join(f"{tensor.name!r} is {tensor.dtype} and {tensor.policy}" for tensor in layout.tensors[:4])

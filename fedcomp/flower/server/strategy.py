@@ -161,12 +161,16 @@ class CompressedStrategy(Strategy):
 
     def __getattr__(self, name: str) -> Any:
         """Return what the inner strategy has beyond this one: its settings, and methods of its own."""
-        if name == "inner" or name.startswith("__"):  # of a copy that is being made
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        # Without `inner`, a copy is being made; a property of the class that has failed says why.
+        if name == "inner" or name.startswith("__") or hasattr(type(self), name) or not hasattr(self.inner, name):
+            return object.__getattribute__(self, name)
         return getattr(self.inner, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set an attribute, that of the inner strategy if only it has this one."""
+        """Set an attribute, that of the inner strategy if only it has this one.
+
+        A subclass sets attributes of its own before it calls ``super().__init__``, or with names that `inner` does not have.
+        """
         own = "_model" not in vars(self) or name in vars(self) or hasattr(type(self), name)
         if own or not hasattr(self.inner, name):
             super().__setattr__(name, value)
@@ -243,8 +247,8 @@ class CompressedStrategy(Strategy):
 
         A round in which the inner strategy raises an exception while it aggregates, or makes a model with numbers that cannot
         be sent, has no result: the log says why, the updates go back to their nodes, and the next round begins.  What the
-        inner strategy has added to moments of its own stays there.  If no round has a result, the last of these exceptions is
-        raised at the end; without any, a `NoUpdateError` if the model is still the first one.
+        inner strategy has added to moments of its own stays there.  If no round has a result, the last of these exceptions in a
+        round with updates is raised at the end; without any, a `NoUpdateError` if the model is still the first one.
 
         Raises `ValueError` if the arrays are of another model, or if they cannot be published.
         """
@@ -401,11 +405,11 @@ class CompressedStrategy(Strategy):
             log_unchanged_exact(change[1], published)
             if self._links.downlink.memory.vectors:
                 log_assumed_start(self.inner)
+        self._zeros.begin(server_round, self.publisher)
         start_s = time.thread_time()
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.thread_time() - start_s)
-        now = self.publisher.replica.vector
-        self._zeros.watch(server_round, replies, published.vector, change[0], now, published.layout)
+        self._zeros.end(replies, change[0], self.publisher)
         # Acknowledge only now: an update that went into no model goes back to its node.
         summed = self._links.uplink.memory.incremental
         for reply in counted(self.inner, replies):

@@ -200,8 +200,9 @@ class SplitTraining:
         start = weights_of(self._lower)
         factors = self._bounds.factors(start, finished)
         for node, by_name in factors.items():
-            factor, name = min((factor, name) for name, factor in by_name.items())
+            name, factor = min(by_name.items(), key=lambda item: item[1])
             if factor < 1:
+                name = "its trained weights" if name in self._bounds.trained else name
                 text = (
                     "fedcomp: round %d: node %d changed %s %.3g times as far as is possible; the change is scaled down"
                 )

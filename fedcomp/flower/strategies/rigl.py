@@ -46,7 +46,6 @@ class RigL(FedAvg, ReplyDeclaration):
         check_range("fraction", fraction, least=0, most=1)
         check_int("until", until, 1, MAX_ROUNDS)
         self.interval, self.fraction, self.until = int(interval), float(fraction), int(until)
-        self.masks = frozenset[str]()  # of the model that the nodes start from
 
     def moves_in(self, server_round: int) -> bool:
         """Return whether weights move in this round."""
@@ -54,7 +53,6 @@ class RigL(FedAvg, ReplyDeclaration):
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the messages of FedAvg; in rounds that move weights, they ask for gradients."""
-        self.masks = mask_names(records.to_arrays(arrays))
         if self.moves_in(server_round):
             config = ConfigRecord(dict(config) | {GROWTH: True})
         return super().configure_train(server_round, arrays, config, grid)
@@ -67,12 +65,14 @@ class RigL(FedAvg, ReplyDeclaration):
         for content in contents:
             if GROWTH in content:
                 del content[GROWTH]
+        models = [model for content in contents for model in content.array_records.values()]
+        masks = mask_names(records.to_arrays(models[0])) if models else frozenset[str]()
         record, metrics = super().aggregate_train(server_round, replies)
         if record is None:
             return None, metrics
         # A mean of masks that are all the same differs from them by rounding.
         arrays = {
-            name: _rounded(array) if name in self.masks else array for name, array in records.to_arrays(record).items()
+            name: _rounded(array) if name in masks else array for name, array in records.to_arrays(record).items()
         }
         if self.moves_in(server_round):
             share = self.fraction / 2 * (1 + math.cos(math.pi * server_round / self.until))

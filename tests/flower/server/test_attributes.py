@@ -33,8 +33,18 @@ def test_methods_of_the_inner_strategy_can_be_called() -> None:
     strategy = CompressedStrategy(Saving())
     strategy.set_save_path("best")
     assert strategy.folder == "best"
-    with pytest.raises(AttributeError, match="'Saving' object has no attribute 'set_safe_path'"):
+    with pytest.raises(AttributeError, match="'CompressedStrategy' object has no attribute 'set_safe_path'"):
         strategy.set_safe_path("best")
+
+
+def test_an_error_of_a_property_is_told_as_it_is() -> None:
+    class Own(CompressedStrategy):
+        @property
+        def broken(self) -> int:
+            return self.nowhere  # type: ignore[no-any-return]
+
+    with pytest.raises(AttributeError, match="'Own' object has no attribute 'nowhere'"):
+        _ = Own(Saving()).broken
 
 
 def test_what_both_have_is_that_of_the_wrapper_and_new_attributes_stay_there() -> None:

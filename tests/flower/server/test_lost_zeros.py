@@ -87,7 +87,9 @@ def test_zeros_that_are_kept_are_not_mentioned(
     np.testing.assert_array_equal(model["pruned"] != 0, MASK)
 
 
-@pytest.mark.parametrize("uplink", ["dense()", "topk(density=0.9)"])
+@pytest.mark.parametrize(
+    "uplink", ["dense()", "topk(density=0.9)", "auto()", "eden(bits=1)", "crosspolytope(bits=0.5)"]
+)
 def test_zeros_that_the_nodes_train_are_not_lost(uplink: str, flower_log: pytest.LogCaptureFixture) -> None:
     """Such as those of a sparse first model."""
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=fedcomp.parse(uplink), downlink=fedcomp.dense())

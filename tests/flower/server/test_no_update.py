@@ -144,7 +144,7 @@ class Sums(FedAvg):
 def test_the_reason_of_the_nodes_is_raised_and_not_what_a_strategy_says_of_an_empty_list() -> None:
     strategy = CompressedStrategy(Sums(fraction_evaluate=0.0))
     grid = LocalGrid(training(lambda given, *_: {"sums": np.ones(3), "counts": np.ones(3)}), 3)
-    with pytest.raises(NoUpdateError, match=r"in 2 rounds; in round 1, .*'counts'.* into a record of its own"):
+    with pytest.raises(NoUpdateError, match=r"in 2 rounds; in round 1, .*'counts'.* in a record of its own"):
         strategy.start(grid, to_record(MODEL), num_rounds=2)
     assert strategy.failed_rounds == (1, 2)
 
