@@ -67,6 +67,24 @@ def test_a_downlink_that_rotates_loses_zeros(downlink: str, flower_log: pytest.L
     assert np.count_nonzero(model["pruned"]) == SIDE**2
 
 
+def test_what_is_sent_late_is_not_lost(flower_log: pytest.LogCaptureFixture) -> None:
+    """A residual of the server reaches entries that were 0, in a round in which no node changes them."""
+
+    def step(arrays: Arrays, _: Context, number: int) -> Arrays:
+        grown = arrays["w"].copy()
+        if number == 1:  # the last entries grow least, and wait
+            grown += np.linspace(1, 0.1, grown.size, dtype=np.float32)
+        return {"odd": arrays["odd"] + number, "w": grown}
+
+    start = {"odd": np.zeros(3, np.float32), "w": np.zeros(200, np.float32)}
+    strategy = CompressedStrategy(
+        FedAvg(fraction_evaluate=0.0), uplink=fedcomp.dense(), downlink=fedcomp.topk(density=0.25)
+    )
+    strategy.start(LocalGrid(training(step), 2), to_record(start), num_rounds=4)
+    assert np.count_nonzero(strategy.arrays["w"].numpy()) > 100
+    assert not LINE.search(flower_log.text)
+
+
 @pytest.mark.parametrize("downlink", ["eden(bits=2)", "stc(density=0.05)"])
 def test_zeros_of_a_strategy_need_a_lossless_downlink(downlink: str, flower_log: pytest.LogCaptureFixture) -> None:
     model, lines = run("dense()", downlink, flower_log, Pruning)

@@ -26,7 +26,7 @@ class LostZeros:
     def __init__(self) -> None:
         self._is_logged, self._round = False, 0
         self._before: Vector | None = None
-        self._unsent: NDArray[np.bool_] | None = None
+        self._unsent: NDArray[np.uint8] | None = None  # a bit for each entry: a bool would take a quarter of the vector
 
     def begin(self, server_round: int, publisher: Publisher) -> None:
         """Note the model of `publisher`, before the next version."""
@@ -35,7 +35,7 @@ class LostZeros:
             return
         self._before = publisher.replica.vector
         if (residual := publisher.memory.get(LinearFeedback().name)) is not None:
-            self._unsent = residual != 0
+            self._unsent = np.packbits(residual != 0)
 
     def end(self, replies: Sequence[ValidatedReply], change: Vector, publisher: Publisher) -> None:
         """Log which tensors have lost zeros in the new version of `publisher`.
@@ -54,7 +54,7 @@ class LostZeros:
                 continue
             meant = before[part] + change[part] == 0
             if self._unsent is not None:
-                meant &= ~self._unsent[part]
+                meant &= ~_bits(self._unsent, part)
             if _is_much(lost & meant):
                 by_downlink.append(tensor.name)
             elif self._round == 1 and _is_much(lost & zeros):
@@ -78,6 +78,12 @@ def _noise_of(replies: Sequence[ValidatedReply], change: Vector) -> float:
     ]
     changed = max(1, int(np.count_nonzero(change)))
     return sum(errors) / len(errors) ** 2 / changed if errors else 0.0
+
+
+def _bits(packed: NDArray[np.uint8], part: slice) -> NDArray[np.bool_]:
+    first = part.start // 8
+    bits = np.unpackbits(packed[first : -(-part.stop // 8)])
+    return bits[part.start - 8 * first : part.stop - 8 * first].view(np.bool_)
 
 
 def _is_much(entries: NDArray[np.bool_]) -> bool:
