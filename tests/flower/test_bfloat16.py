@@ -56,14 +56,6 @@ def test_a_bfloat16_model_trains_and_keeps_its_dtype(inner: Strategy) -> None:
         assert torch.equal(final, torch.from_numpy(strategy.publisher.replica.vector).reshape(4, 4).to(torch.bfloat16))
 
 
-def test_flower_has_nothing_to_warn_of(flower_log: pytest.LogCaptureFixture) -> None:
-    """It warns when a record takes the place of one of another class."""
-    start = to_record({"w": torch.ones(4, 4, dtype=torch.bfloat16)})
-    app = training(lambda given, context, _: {"w": words(tensor(given["w"]) + 1)})
-    CompressedStrategy(FedAvg(fraction_evaluate=0.0)).start(LocalGrid(app, 2), start, num_rounds=2)
-    assert "overwritten" not in flower_log.text
-
-
 def _net() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(20, 10), nn.BatchNorm1d(10), nn.Linear(10, 4)).to(torch.bfloat16)
@@ -92,6 +84,14 @@ def _client(record: type[ArrayRecord] | None = None) -> ClientApp:
         return Message(reply, reply_to=message)
 
     return app
+
+
+def test_flower_has_nothing_to_warn_of(flower_log: pytest.LogCaptureFixture) -> None:
+    """It warns when a record takes the place of one of another class."""
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    strategy.start(LocalGrid(_client(), 2), to_record(_net().state_dict()), num_rounds=2)
+    assert strategy.version == 2
+    assert "overwritten" not in flower_log.text
 
 
 @pytest.mark.parametrize("store", ["Context.state", "in memory", "state-dir"])

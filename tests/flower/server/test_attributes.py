@@ -39,12 +39,14 @@ def test_methods_of_the_inner_strategy_can_be_called() -> None:
 
 def test_an_error_of_a_property_is_told_as_it_is() -> None:
     class Own(CompressedStrategy):
+        """A wrapper with a property that the inner strategy has, too."""
+
         @property
-        def broken(self) -> int:
+        def folder(self) -> str:
             return self.nowhere  # type: ignore[no-any-return]
 
     with pytest.raises(AttributeError, match="'Own' object has no attribute 'nowhere'"):
-        _ = Own(Saving()).broken
+        _ = Own(Saving()).folder
 
 
 def test_what_both_have_is_that_of_the_wrapper_and_new_attributes_stay_there() -> None:

@@ -416,7 +416,20 @@ def test_frozen_batch_normalization_stays_as_it_is(frozen: bool) -> None:
     assert moved == (set() if frozen else before.keys())
 
 
-def test_samples_in_raw_units_train_as_without_a_bound(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_what_is_scaled_down(flower_log: pytest.LogCaptureFixture) -> None:
+    """All trained weights have one bound, so none of them is named alone."""
+    lower, upper = cut(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)), "1")
+    training = SplitTraining(lower, upper, torch.zeros(1, 4), SplitSettings())
+    near = {name: np.asarray(array + 1, array.dtype) for name, array in weights_of(lower).items()}
+    for name, what in (("1.weight", "its trained weights"), ("0.running_mean", "0.running_mean")):
+        far = near | {name: near[name] + 1000}
+        training._bounded({1: near, 2: near, 3: far})  # noqa: SLF001
+        (line,) = [record.getMessage() for record in flower_log.records]
+        assert f"node 3 changed {what} " in line
+        flower_log.clear()
+
+
+def test_samples_in_raw_units_train_as_without_a_bound(flower_log: pytest.LogCaptureFixture) -> None:
     """Their variances of a million are no weights."""
 
     def make() -> nn.Sequential:
@@ -435,7 +448,7 @@ def test_samples_in_raw_units_train_as_without_a_bound(caplog: pytest.LogCapture
         return b"".join(tensor.numpy().tobytes() for tensor in whole.state_dict().values())
 
     assert trained(clip=5) == trained(clip=0)
-    assert "scaled down" not in caplog.text
+    assert "scaled down" not in flower_log.text
 
 
 def dropping() -> nn.Sequential:
