@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class Workers:
             pre_dispatch=self.count,
             batch_size=1,
             return_as="generator_unordered",
-            **({"backend": "ray"} if self.ray else {"backend": "loky", "initializer": _prepare}),
+            **({"backend": "ray"} if self.ray else {"backend": "loky", "initializer": partial(_prepare, os.getpid())}),
         )
         with closing(processes(delayed(_run)(cell, data_dir, scratch) for cell in cells)) as events:
             yield from events
@@ -123,8 +123,9 @@ def run_cells(
 
 
 @cache
-def _prepare() -> None:
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+def _prepare(parent: int | None = None) -> None:
+    if parent is not None:  # it names itself: where it has died by now, the process has another parent already
+        threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent handles it
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
     warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns of a run that diverges; its rows say so
