@@ -53,6 +53,8 @@ class Compressor:
     def error_bound(self, n: int) -> ErrorBound | None:
         """Return the declared bound of the error of vectors of up to `n` entries, without the memory; None if there is none.
 
+        Raises `ValueError` unless `n` is 1 to 2^31.
+
         Examples:
             >>> import fedcomp
             >>> fedcomp.randk(density=0.25, feedback=False).error_bound(1000)
@@ -60,6 +62,7 @@ class Compressor:
             >>> fedcomp.topk(density=0.25).error_bound(1000)
             Contracting(factor=0.75)
         """
+        check_int("n", n, 1, MAX_ENTRIES, "the entries of a vector")
         return error_bound(self.quantizer, n)
 
     def contracting(self) -> "Compressor":

@@ -169,6 +169,12 @@ def test_a_method_that_ignores_tensors_takes_any_number_of_them() -> None:
     assert bits(tensors[1]) == bits(plain[1])
 
 
+@pytest.mark.parametrize("n", [0, -3, 2.5, MAX_ENTRIES + 1])
+def test_the_error_of_no_vector_has_no_bound(n: Any) -> None:
+    with pytest.raises(ValueError, match=f"n is {n}; .* 1 to {MAX_ENTRIES}"):
+        fedcomp.efsign().error_bound(n)
+
+
 def test_a_state_of_another_length_is_not_selected() -> None:
     compressor = fedcomp.parse("topk")
     state = {"residual": np.ones(7, np.float32), "velocity": np.ones(9, np.float32)}

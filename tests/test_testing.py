@@ -17,9 +17,9 @@ from fedcomp.entropy import GolombTernary, Raw
 from fedcomp.errors import TruncatedError
 from fedcomp.memory import LinearFeedback, State
 from fedcomp.methods import METHODS
-from fedcomp.quantize import Ternarize, TopK, chain
-from fedcomp.quantized import Dense, QuantizedVector, Sparse, Ternary
-from fedcomp.testing import ContractError, check_code, check_compressor
+from fedcomp.quantize import Eden, ErrorBound, Ternarize, TopK, Unbiased, chain
+from fedcomp.quantized import Dense, QuantizedVector, Rotated, Sparse, Ternary
+from fedcomp.testing import ContractError, check_code, check_compressor, check_error_bound
 
 SIZES = (1, 2, 31, 1000)
 TEXTS = [
@@ -424,6 +424,28 @@ def test_a_code_that_is_lossy_for_few_vectors_fails_for_every_seed(seed: int) ->
     compressor = custom(quantizer=Threshold(0), entropy=LossyFloat8())
     with pytest.raises(ContractError, match=r"entry \d+ is .* and decodes to"):
         check_compressor(compressor, sizes=(1, 2, 31, 1000), seed=seed)
+
+
+@pytest.mark.parametrize("seed", [3, 12])
+def test_a_rotation_keeps_its_bound_where_two_entries_hold_most_of_the_norm(seed: int) -> None:
+    """Its mean is far from such a vector: by 0.18 and 0.45 of the squared norm."""
+    check_error_bound(fedcomp.drive(), 255, seed=seed)
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """A rotation with the scale of least error, which shrinks every vector, declared as unbiased."""
+
+    def quantize(self, value: CompensatedUpdate, /) -> Rotated:
+        return Eden(1, "minimal").quantize(value)
+
+    def error_bound(self, n: int) -> ErrorBound | None:
+        return Unbiased(0.4)
+
+
+def test_a_biased_rotation_is_refused() -> None:
+    with pytest.raises(ContractError, match="Gaussian.*declared as unbiased"):
+        check_error_bound(replace(fedcomp.drive(), quantizer=Shrunk()), 255)
 
 
 def test_a_code_is_checked_on_quantized_vectors_alone() -> None:

@@ -80,11 +80,17 @@ class Registry(Mapping[str, Callable[..., T]], Generic[T, InfoT]):
 
         The constructor calls the function with its settings, numpy scalars as Python ones, and returns
         ``make(name, settings, result)`` with those settings that its text needs, as `settings_of` says.  The decorator raises
-        `ValueError` for a name that is taken.
+        `ValueError` for a name that is taken, and for a setting without a default or that a text cannot name.
         """
 
         def enter(compose: Callable[P, R]) -> Callable[P, T]:
             name, signature = compose.__name__, inspect.signature(compose)
+            for item in signature.parameters.values():
+                if item.default is item.empty or item.kind is item.POSITIONAL_ONLY:
+                    raise ValueError(
+                        f"{self._noun} {name!r} has the setting {str(item)!r}; each setting has a name and a default, "
+                        f"as in {item.name}=0.1"
+                    )
 
             @functools.wraps(compose)
             def construct(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -43,7 +43,7 @@ def register(
         downlink: Whether the server may use it for new versions of the model.
 
     Raises:
-        ValueError: The name is taken.
+        ValueError: The name is taken, a setting has no default, or `paper` is missing.
 
     Examples:
         >>> import fedcomp
@@ -57,6 +57,8 @@ def register(
         True
 
     """
+    if callable(paper):
+        raise ValueError(f"the paper is {paper!r}; a text is needed, as in @register('Author et al., 2026')")
     return METHODS.register(MethodInfo(paper, uplink, downlink), _compressor)
 
 

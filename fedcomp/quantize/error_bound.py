@@ -15,6 +15,7 @@ class Unbiased:
     """E C(v) = v, and E||C(v) - v||^2 <= `variance` ||v||^2, for every v; the mean is over seeds.
 
     Of quantizers that rotate (`Eden`, `NearestVertex`), E C(v) = v does not hold if a few entries have most of a chunk's norm.
+    Nor does it hold near the end of float32, where results saturate: for a rotation, from scales of 2^117 on.
     """
 
     variance: float

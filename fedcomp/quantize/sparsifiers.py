@@ -140,7 +140,8 @@ class RegularizedTopK:
         place = place[hinted]
         entry = (hint.own[place] if self.denominator == "sent" else values[hinted]).astype(np.float64)
         distortion = hint.others[place] / (entry + np.copysign(EPSILON, entry))
-        score[hinted] *= np.tanh(np.abs(1 + distortion) / self.mu)
+        with np.errstate(over="ignore"):  # a large quotient has the factor 1
+            score[hinted] *= np.tanh(np.abs(1 + distortion) / self.mu)
         keep = largest(score, k)
         return Sparse(value.n, indices[keep], values[keep])
 

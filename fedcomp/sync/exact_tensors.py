@@ -15,9 +15,9 @@ ExactArrays = dict[str, NDArray[Any]]
 def rebased_exact(exact: bytes, start: bytes, published: Replica) -> bytes:
     """Return the published exact tensors after the change that a node made to `start`, those of an older version.
 
-    Integers count: they move by as much as the node moved them.  Floats and bools are a state, such as a variance, and become
-    what the node sent: the sum of two nodes' changes could be a negative variance.  A tensor that the node left alone stays as
-    it is published.
+    Integers count: they move by as much as the node moved them, exactly up to 2^53.  Floats and bools are a state, such as a
+    variance, and become what the node sent: the sum of two nodes' changes could be a negative variance.  A tensor that the node
+    left alone stays as it is published.
     """
     if start == published.exact:
         return exact

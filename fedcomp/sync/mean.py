@@ -17,7 +17,7 @@ def weighted_mean(updates: Sequence[tuple[Update, float]], layout: Layout) -> tu
     """Return the mean of (update, weight) pairs: the mean change, float32 (n,), and the mean exact tensors, float64.
 
     The updates are summed in their order.  The weights are at least 0, and not all 0.  An exact tensor that is equal in all
-    updates keeps its bits.
+    updates keeps its numbers, but for integers beyond 2^53, which float64 rounds.
     """
     total = sum(weight for _, weight in updates)
     change = np.zeros(layout.n, np.float32)

@@ -40,7 +40,7 @@ def register(
         saving: Whether it decides what autograd saves for the backward pass.
 
     Raises:
-        ValueError: The name is taken.
+        ValueError: The name is taken, or a setting has no default.
 
     Examples:
         >>> from torch import nn

@@ -61,6 +61,33 @@ def test_a_taken_name_is_refused_and_the_entry_that_has_it_stays() -> None:
     assert found.about("half").paper == "Author et al., 2026"
 
 
+def test_a_setting_without_a_default_or_a_name_is_refused() -> None:
+    """A list of all entries makes each one with its defaults, and a text names its settings."""
+
+    def required(x: float) -> float:
+        return x
+
+    def unnamed(x: float = 1.0, /) -> float:
+        return x
+
+    def any_number(*x: float) -> float:
+        return sum(x)
+
+    def any_name(**x: float) -> float:
+        return sum(x.values())
+
+    found = registry()
+    for function, setting in (
+        (required, "x: float"),
+        (unnamed, "x: float = 1.0"),
+        (any_number, "\\*x"),
+        (any_name, "\\*\\*x"),
+    ):
+        with pytest.raises(ValueError, match=f"{function.__name__}.*{setting}.*default"):
+            found.register(Info(""), text)(function)
+    assert not found
+
+
 def test_an_unknown_name_is_a_key_error() -> None:
     found = registry()
     assert "gzip" not in found

@@ -80,7 +80,7 @@ def test_without_a_hint_and_with_mu_near_0_it_is_top_k() -> None:
     nothing = np.empty(0, np.float32)
     empty = PreviousRound(np.empty(0, np.int64), nothing, nothing)
     others = PreviousRound(np.arange(0, 1000, 7), *rng.standard_normal((2, 143), np.float32))
-    for hint, mu in ((None, 4.0), (empty, 4.0), (others, 1e-6)):
+    for hint, mu in ((None, 4.0), (empty, 4.0), (others, 1e-6), (others, 5e-324)):
         found = RegularizedTopK(0.05, mu).quantize(CompensatedUpdate(update, hint=hint))
         assert np.array_equal(found.indices, expected.indices)
         assert np.array_equal(found.values, expected.values)
