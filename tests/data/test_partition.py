@@ -188,6 +188,14 @@ def test_shards_are_equal_blocks_of_the_sorted_labels() -> None:
     assert sorted(part.tolist() for part in parts) == [list(range(at, at + 25)) for at in (0, 25, 50, 75)]
 
 
+def test_an_incomplete_shard_that_is_kept_can_be_all_that_a_client_has() -> None:
+    labels = np.repeat([0, 1], [31, 15])
+    parts = partition("shards(None, 10, True)", labels, 5, seed=0)
+    assert sorted(map(len, parts)) == [6, 10, 10, 10, 10]
+    with pytest.raises(ValueError, match="46 samples; 1 shards of 10 samples for each client are needed"):
+        partition("shards(None, 10, True)", labels, 6, seed=0)
+
+
 def test_labels_need_not_start_at_zero() -> None:
     labels = np.repeat([7, 40, 90], 10)
     for spec in ("classes(2)", "stc(2)", "dirichlet(1.0)", "inner_dirichlet(1.0)", "shards(2)"):
