@@ -244,5 +244,5 @@ def _check_text(name: str, value: object) -> None:
 def _check_file_name(what: str, name: object) -> None:
     """Refuse a `name` that could lead out of its folder."""
     _check_text(what, name)
-    if PurePath(str(name)).name != name or "\\" in str(name):
+    if PurePath(str(name)).name != name or name == ".." or "\\" in str(name):
         raise ValueError(f"{what} {name!r}; a plain name without folders is needed")

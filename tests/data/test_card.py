@@ -132,6 +132,7 @@ def test_a_card_is_found_by_its_own_name_in_its_own_folder_only(tmp_path: Path) 
         ("resize = 4", "resize = 0", "resize is 0;"),
         ('name = "x"', 'name = "../x"', "file name '../x';"),
         ('folder = "published"', 'folder = "/etc"', "folder '/etc';"),
+        ('folder = "published"', 'folder = ".."', "folder '..';"),
         ("resize = 4", 'groups = ["writer", "writer"]', "groups are .*'writer', 'writer'"),
         ("resize = 4", "groups = [3]", r"groups are \[3\];"),
         ("resize = 4", "test_every = 5", "test_every is 5 "),
