@@ -1,6 +1,8 @@
 """The command `fedcomp`, which is also ``python -m fedcomp``: it finds the subcommand and runs it."""
 
 import argparse
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -59,18 +61,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name != "-" and not Path(name).exists() and (near := get_close_matches(name, COMMANDS, 1)):
             parser.error(f"{name!r} is neither a command nor a file; did you mean {near[0]!r}?")
         name, rest = "show", [name, *rest]
+    if isinstance(sys.stdout, io.TextIOWrapper):  # None if it is closed
+        sys.stdout.reconfigure(errors="backslashreplace")  # as the standard error: names in a terminal of ASCII
     try:
         status: int = import_module(COMMANDS[name][0]).main(rest)
-        sys.stdout.flush()
+        print(end="", flush=True)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe: exit without a traceback
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _discard_output()
+        print(f"fedcomp: {name}: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        return 1
     except ImportError as error:
         print(f"fedcomp: {name}: {_missing(name, error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
+
+
+def _discard_output() -> None:
+    """Drop what the standard output still holds: Python would write it at the exit, and fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _epilog() -> str:

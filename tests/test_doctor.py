@@ -176,5 +176,11 @@ def test_a_server_that_is_silent_or_speaks_something_else_is_no_superlink(
     assert found[-1].startswith("FAILED it does not speak HTTP without TLS")
 
 
+def test_certificates_without_an_address_are_refused(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        lines(capsys, "--root-certificates", str(keys / "ca.pem"))
+    assert "--root-certificates without HOST:PORT checks nothing" in capsys.readouterr().err
+
+
 def test_its_processor_count_is_that_of_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines(capsys)[1][0].endswith(f", {os.cpu_count()} processors")

@@ -338,3 +338,24 @@ def test_a_closed_pipe_ends_a_list_without_a_traceback() -> None:
         assert process.wait(60) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+def test_a_full_disk_is_one_sentence() -> None:
+    """/dev/full takes nothing, as a full disk does."""
+    for name in ("methods", "doctor"):
+        with Path("/dev/full").open("w") as full:
+            command = [sys.executable, "-m", "fedcomp", name]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT, check=False)
+        assert (done.returncode, done.stderr) == (
+            1,
+            f"fedcomp: {name}: standard output: No space left on device\n".encode(),
+        )
+
+
+@pytest.mark.parametrize("redirection", [">&-", "| cat"])
+def test_a_list_needs_neither_an_output_nor_unicode(redirection: str) -> None:
+    """The papers have authors such as Horváth."""
+    command = f"set -o pipefail; PYTHONIOENCODING=ascii '{sys.executable}' -m fedcomp methods {redirection}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("Horv\\xe1th" in done.stdout) == ("cat" in redirection)

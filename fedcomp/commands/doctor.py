@@ -154,6 +154,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--root-certificates", type=path_of, metavar="FILE", help="as for flower-supernode")
     options = parser.parse_args(arguments)
+    if options.root_certificates and not options.address:
+        parser.error("--root-certificates without HOST:PORT checks nothing; the address of a SuperLink is needed")
     failed = False
     for result, text in (
         *machine(),

@@ -31,9 +31,11 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, mode: i
 
     Its folder is created if needed, and whoever may read the file may enter the folder.  The new file is flushed to the disk
     under a temporary name in the same folder, and then renamed.  A writer that is killed leaves a file
-    ``.<name>.<letters>.partial`` behind.  An `OSError`, such as for a full disk, names `path`.
+    ``.<name>.<letters>.partial`` behind.  An `OSError`, such as for a full disk, or for a device or a pipe, names `path`.
     """
     with naming(path):
+        if path.exists() and not (path.is_file() or path.is_dir()):  # root would replace /dev/stdout
+            raise OSError(errno.EINVAL, "it is a device or a pipe; a file is needed")
         make_folder(path.parent, mode)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
         partial = Path(name)

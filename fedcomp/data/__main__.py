@@ -12,7 +12,7 @@ CARD.toml is the run's card, in datasets/.  `share` divides a known dataset into
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,8 +27,8 @@ from fedcomp.data.partition import partition_train
 from fedcomp.data.partition_text import parse_partition
 
 
-def share(card: Card, data_dir: str, partition: str, nodes: int, seed: int, out: Path) -> Iterator[str]:
-    """Write the samples of each node to ``<out>/node-<number>``; yield a line of `check` for each.
+def share(card: Card, data_dir: str, partition: str, nodes: int, seed: int, out: Path) -> list[str]:
+    """Write the samples of each node to ``<out>/node-<number>``; return a line of `check` for each.
 
     Raises `ValueError`, before anything is written, for a partition that the samples do not fit.
     """
@@ -40,10 +40,12 @@ def share(card: Card, data_dir: str, partition: str, nodes: int, seed: int, out:
     for folder in folders:
         if folder.exists():
             raise ValueError(f"{folder} exists already; a new folder is needed")
+    lines: list[str] = []
     for number, (folder, rows) in enumerate(zip(folders, parts, strict=True)):
         source = f"share {number} of {nodes} by {partition}, seed {seed}, of {card.source}"
         write_own(folder, replace(card, source=source), dataset.train.x[rows], dataset.train.y[rows])
-        yield check(card, folder)
+        lines.append(check(card, folder))
+    return lines
 
 
 def pack(card: Card, samples: Path, out: Path, *, over: bool) -> str:
@@ -68,15 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.what == "share":
             lines = share(card, options.data_dir, options.partition, options.nodes, options.seed, options.out)
         elif options.what == "pack":
-            lines = iter((pack(card, options.samples, options.out, over=options.over),))
+            lines = [pack(card, options.samples, options.out, over=options.over)]
         else:
-            lines = iter((check(card, options.folder),))
-        for line in lines:
-            print(line)
+            lines = [check(card, options.folder)]
     except (ModuleNotFoundError, OSError, ValueError) as error:
         text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
         print(f"data: {text}", file=sys.stderr)
         return 2
+    print(*lines, sep="\n")  # last: a reader that ends, such as `head`, must not keep files from being written
     return 0
 
 

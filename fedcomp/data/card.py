@@ -189,7 +189,11 @@ class Card:
 
 def read_card(name: str, folder: str | Path) -> Card:
     """Return the card ``<folder>/<name>.toml``; raise a `ValueError` that lists the cards of the folder if it is missing."""
-    names = sorted(path.stem for path in Path(folder).glob("*.toml"))
+    try:
+        names = sorted(path.stem for path in Path(folder).iterdir() if path.suffix == ".toml")
+    except OSError as error:
+        need = f"a readable folder with {name}.toml is needed"
+        raise ValueError(f"no dataset card {name!r} in {folder}: {error.strerror}; {need}") from None
     if name not in names:
         raise ValueError(f"no dataset card {name!r} in {folder}; there are: {', '.join(names) or 'none'}")
     card = Card.read(Path(folder) / f"{name}.toml")
@@ -244,5 +248,5 @@ def _check_text(name: str, value: object) -> None:
 def _check_file_name(what: str, name: object) -> None:
     """Refuse a `name` that could lead out of its folder."""
     _check_text(what, name)
-    if PurePath(str(name)).name != name or "\\" in str(name):
+    if PurePath(str(name)).name != name or name == ".." or "\\" in str(name):
         raise ValueError(f"{what} {name!r}; a plain name without folders is needed")

@@ -60,7 +60,8 @@ def checked_split(card: Card, arrays: Arrays, where: str) -> Split:
     if x.dtype != np.uint8:
         if not np.issubdtype(x.dtype, np.floating):
             raise DataError(f"{where}: samples of dtype {x.dtype}; {card.name} needs uint8 or floats")
-        x = x.astype(np.float32, copy=False)
+        with np.errstate(over="ignore"):  # refused as infinity
+            x = x.astype(np.float32, copy=False)
         if not np.isfinite(x).all():
             raise DataError(f"{where}: samples hold NaN or infinity; {card.name} needs finite numbers")
     if (1, *x.shape[1:]) == card.shape:

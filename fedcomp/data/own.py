@@ -83,7 +83,7 @@ def own_card(card: Card) -> Card:
 
 
 def to_toml(card: Card) -> str:
-    """Return a card without a hub as the text that `Card.read` reads; texts and numbers of JSON are valid in TOML."""
+    """Return a card without a hub as the text that `Card.read` reads; JSON's texts and numbers are TOML's."""
     keys = ("name", "title", "format", "shape", "resize", "classes", "mean", "std", "licence", "source")
     values = {key: getattr(card, key) for key in keys if getattr(card, key) is not None}
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
@@ -91,4 +91,5 @@ def to_toml(card: Card) -> str:
         f"  {{ name = {json.dumps(file.name, ensure_ascii=False)}, size = {file.size}, md5 = {json.dumps(file.md5)} }},"
         for file in card.train
     ]
-    return "\n".join([*lines, "", "[files]", "train = [", *files, "]", ""])
+    text = "\n".join([*lines, "", "[files]", "train = [", *files, "]", ""])
+    return text.replace("\x7f", "\\u007f")  # the one character that JSON leaves and TOML refuses

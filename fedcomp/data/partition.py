@@ -27,11 +27,14 @@ def partition(
     `text` is a partition, such as ``"classes(2)"``.  `labels` (N,) are the labels of all samples, and `groups` the columns (N,)
     that name the owner of each sample, for natural clients.  There is at least 1 client, and seeds start at 0.
 
-    Raises `ValueError` if the samples or the number of clients do not fit the settings; checked before any long work.
+    Raises `ValueError` for other labels and columns, and if the samples or the number of clients do not fit the settings; all
+    are checked before any long work.
     """
     scheme = parse_partition(text).scheme
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"labels of shape {labels.shape} and dtype {labels.dtype}; whole numbers (N,) are needed")
+    for name, column in (("labels", labels), *groups.items()):
+        if column.shape != (labels.size,) or not np.issubdtype(column.dtype, np.integer):
+            found, need = f"shape {column.shape} and dtype {column.dtype}", f"whole numbers ({labels.size},)"
+            raise ValueError(f"{name} of {found}; {need} are needed")
     if num_clients < 1 or seed < 0:
         raise ValueError(f"{num_clients} clients and seed {seed}; at least 1 client and seed 0 are needed")
     order = np.random.default_rng(seed).permutation(len(labels))

@@ -107,7 +107,8 @@ def shards(
         raise ValueError("neither shards_per_client nor shard_size is given; one of them is needed")
 
     def scheme(samples: Samples, num_clients: int, seed: int) -> Indices:
-        check_enough(samples, num_clients, (shards_per_client or 1) * (shard_size or 1))
+        if shards_per_client is not None:  # else an incomplete shard may be enough for a client
+            check_enough(samples, num_clients, shards_per_client * (shard_size or 1))
         settings = (num_clients, LABEL, shards_per_client, shard_size, keep_incomplete_shard)
         try:
             return _assign(samples, num_clients, "ShardPartitioner", *settings, seed=seed)

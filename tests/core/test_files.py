@@ -113,6 +113,15 @@ def test_an_error_of_the_disk_names_the_file_and_not_a_temporary_one(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match=f"it is a device or a pipe; a file is needed: '{path}'$"):
+        write_atomically(path, lambda file: file.write(b"x"))
+    assert path.is_fifo()
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_the_name_of_a_new_file_is_on_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[tuple[int, bool]] = []
     path = tmp_path / "file"

@@ -100,6 +100,10 @@ def test_a_card_is_found_by_its_own_name_in_its_own_folder_only(tmp_path: Path) 
         read_card("../huge", tmp_path / "cards")
     with pytest.raises(ValueError, match=r"huge\.toml: name 'tiny'"):
         read_card("huge", tmp_path)
+    with pytest.raises(ValueError, match=r"'huge' in .*/none: No such file or directory; .* huge\.toml is needed"):
+        read_card("huge", tmp_path / "none")
+    with pytest.raises(ValueError, match=r"'huge' in .*/huge\.toml: Not a directory; "):
+        read_card("huge", tmp_path / "huge.toml")
 
 
 @pytest.mark.parametrize(
@@ -132,6 +136,7 @@ def test_a_card_is_found_by_its_own_name_in_its_own_folder_only(tmp_path: Path) 
         ("resize = 4", "resize = 0", "resize is 0;"),
         ('name = "x"', 'name = "../x"', "file name '../x';"),
         ('folder = "published"', 'folder = "/etc"', "folder '/etc';"),
+        ('folder = "published"', 'folder = ".."', "folder '..';"),
         ("resize = 4", 'groups = ["writer", "writer"]', "groups are .*'writer', 'writer'"),
         ("resize = 4", "groups = [3]", r"groups are \[3\];"),
         ("resize = 4", "test_every = 5", "test_every is 5 "),

@@ -187,6 +187,7 @@ FOUR = np.zeros((4, 1, 2, 3), np.float32)
     [
         (FOUR.astype(np.int32), [0, 1, 2, 0], "samples of dtype int32; tiny needs uint8 or floats"),
         (FOUR * np.nan, [0, 1, 2, 0], "samples hold NaN or infinity"),
+        (FOUR.astype(np.float64) + 1e300, [0, 1, 2, 0], "samples hold NaN or infinity"),
         (FOUR[..., :2], [0, 1, 2, 0], r"samples of shape \(1, 2, 2\); tiny needs \(1, 2, 3\)"),
         (FOUR, [0.0, 1, 2, 0], r"labels of shape \(4,\) and dtype float64; whole numbers"),
         (FOUR, [[0], [1], [2], [0]], r"labels of shape \(4, 1\)"),

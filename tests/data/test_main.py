@@ -1,6 +1,8 @@
 """The command that writes and checks folders of nodes' own samples."""
 
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -113,4 +115,16 @@ def test_the_example_in_the_help_runs(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "datasets").symlink_to(CARDS)
     assert main(words) == 0
+    assert len(list((tmp_path / "shares").iterdir())) == 3
+
+
+def test_all_shares_are_written_though_nobody_reads_the_lines(tmp_path: Path) -> None:
+    call = ["data", "share", CARD, "--nodes", "3", "--out", str(tmp_path / "shares")]
+    command = [sys.executable, "-u", "-m", "fedcomp", *call]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=CARDS.parent) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
     assert len(list((tmp_path / "shares").iterdir())) == 3

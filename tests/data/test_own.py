@@ -44,7 +44,7 @@ def test_samples_of_every_known_dataset_are_written_and_read(tmp_path: Path) -> 
 
 
 def test_the_written_card_is_an_ordinary_card(tmp_path: Path) -> None:
-    card = make_card(title='of "them"', source="größer \\ weiter\nund weiter", mean=(1 / 3,))
+    card = make_card(title='of "them"', source="größer \\ weiter\nund \x7f weiter", mean=(1 / 3,))
     write_own(tmp_path, card, np.zeros((2, 2, 3), np.float32), np.array([0, 2]))
     own = read_card("tiny", tmp_path)
     assert (own.format, own.test, own.hub, [file.name for file in own.train]) == ("npz", (), None, ["tiny.npz"])

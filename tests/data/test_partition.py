@@ -3,6 +3,7 @@
 import hashlib
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -186,6 +187,22 @@ def test_shards_are_equal_blocks_of_the_sorted_labels() -> None:
     labels = np.repeat([3, 1, 2, 0], 25)
     parts = partition("shards(1)", labels, 4, seed=0)
     assert sorted(part.tolist() for part in parts) == [list(range(at, at + 25)) for at in (0, 25, 50, 75)]
+
+
+def test_an_incomplete_shard_that_is_kept_can_be_all_that_a_client_has() -> None:
+    labels = np.repeat([0, 1], [31, 15])
+    parts = partition("shards(None, 10, True)", labels, 5, seed=0)
+    assert sorted(map(len, parts)) == [6, 10, 10, 10, 10]
+    with pytest.raises(ValueError, match="46 samples; 1 shards of 10 samples for each client are needed"):
+        partition("shards(None, 10, True)", labels, 6, seed=0)
+
+
+@pytest.mark.parametrize(
+    "owners", [np.zeros(11, int), np.zeros(9, int), np.linspace(0, 3, 10), np.array(list("ab") * 5)]
+)
+def test_columns_of_another_length_or_kind_are_refused(owners: Any) -> None:
+    with pytest.raises(ValueError, match=rf"writer of shape .*{len(owners)}.* dtype {owners.dtype}; .* \(10,\) are"):
+        partition("natural('writer')", np.zeros(10, int), 1, seed=0, groups={"writer": owners})
 
 
 def test_labels_need_not_start_at_zero() -> None:
