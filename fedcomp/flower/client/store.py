@@ -34,8 +34,8 @@ def recall(context: Context) -> None:
     That is for messages without a frame, which name no training; a state-dir that cannot be used does not concern them.
     """
     with suppress(ValueError):
-        if (path := state_folder(context)) is not None:
-            StateFolder(path, context.state, run_id=context.run_id).recall()
+        if isinstance(store := open_store(context), StateFolder):
+            store.recall()
 
 
 def state_folder(context: Context) -> Path | None:
