@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import NoReturn
 
 import psutil
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-BOX = "│╭╮╰╯─"
-"""What Flower's command line draws around errors."""
+BOX, INSIDE = "│╭╮╰╯─", "│╰"
+"""What Flower's command line draws around errors, and what the lines of such a box begin with, but for its first."""
 MARK = "FEDCOMP_PART"
 """The environment variable that holds the mark of a process."""
 POLL_S = 0.1
@@ -108,9 +109,11 @@ class Program:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def last_line(self) -> str:
-        """Return the last line of the log that says something: not a blank one, nor the border of a box, which is left out."""
-        lines = [line.strip(f"{string.whitespace}{BOX}") for line in self.log_text().split("\n")]
-        return next((line for line in reversed(lines) if line), "it wrote no log")
+        """Return the last line of the log that is not blank; of a box, whose lines are cut at its width, the whole text."""
+        lines = [line.strip() for line in self.log_text().split("\n") if line.strip()]
+        box = list(takewhile(lambda line: line[0] in INSIDE, reversed(lines)))
+        last = [line.strip(f"{string.whitespace}{BOX}") for line in reversed(box or lines[-1:])]
+        return " ".join(filter(None, last)) or "it wrote no log"
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -105,7 +105,7 @@ def test_more_ports_than_exist_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
         free_ports(4)
 
 
-def test_the_last_line_is_not_the_border_of_a_box(start: Start) -> None:
-    assert says(
-        start("printf '╭─ Error ─╮\\n│ num-rounds is too large │\\n╰─────────╯\\n\\n'"), "num-rounds is too large"
-    )
+def test_the_last_line_of_a_box_is_all_that_is_in_it(start: Start) -> None:
+    box = "before\\n╭─ Error ─╮\\n│ num-rounds  │\\n│ is too large. │\\n╰─────────╯\\n\\n"
+    assert says(start(f"printf '{box}'"), "num-rounds is too large.")
+    assert says(start(f"printf '{box}after\\n'"), "after")

@@ -16,7 +16,7 @@ from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.further import with_packed_records
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.kept_state import kept_state
-from fedcomp.flower.client.store import StateStore, open_store
+from fedcomp.flower.client.store import StateStore, open_store, recall
 from fedcomp.flower.client.trained import Asked, identity_of, returned_model, trained_model
 from fedcomp.flower.compat import ClientAppCallable, is_about_bfloat16, log, record_of, view_record
 from fedcomp.flower.records import Contents
@@ -57,6 +57,7 @@ class CompressionMod:
         packed = records.packed(message.content) if message.has_content() else None
         answers_split = packed is not None and message.metadata.message_type.split(".")[0] == MessageType.QUERY
         if packed is None or answers_split:
+            recall(context)
             with kept_state(context, answers_split=answers_split):
                 return call_next(message, context)
         del packed  # a first model is as large as all that follows

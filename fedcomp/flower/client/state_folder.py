@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from logging import WARNING
 from pathlib import Path
 from typing import Any, Self
@@ -49,13 +50,14 @@ class StateFiles:
     """The files of one training in `folder`, which need not exist yet; one process at a time may use them.
 
     `app_records` are the ClientApp's records, as `record_to_bytes` writes them, that `read` found and that `write` writes.
+    `run_id` is the Flower run that `write` writes down.
     """
 
     def __init__(self, folder: Path) -> None:
         self._state = folder / "state"
         self._model = ""
         self._frames: tuple[Frame, ...] = ()
-        self.app_records = b""
+        self.app_records, self.run_id = b"", 0
 
     @property
     def written_ns(self) -> int:
@@ -70,6 +72,15 @@ class StateFiles:
         """Return version and fingerprint of the replica, None if there is none; raise one of `DAMAGE_ERRORS`."""
         plain = from_json(read_archive(self._state, ["plain"])["plain"])
         return (int(plain["version"]), int(plain["fingerprint"])) if plain["version"] else None
+
+    def app_records_of(self, run_id: int) -> RecordDict | None:
+        """Return the ClientApp's records if the last write was in the Flower run `run_id`, else None.
+
+        Another process may write meanwhile.  Raises one of `DAMAGE_ERRORS`.
+        """
+        if from_json(read_archive(self._state, ["kept"])["kept"]).get("run") != str(run_id):
+            return None
+        return record_from_bytes(read_archive(self._state, ["app_records"])["app_records"].tobytes())
 
     def read(self) -> ClientState:
         """Return the state; raise one of `DAMAGE_ERRORS`."""
@@ -109,12 +120,11 @@ class StateFiles:
         records: dict[str, Any] = dict(state.records())
         parts = state.arrays() | {
             "plain": to_json(state.plain()),
-            "kept": to_json({"format": FORMAT, "model": self._model}),
+            "kept": to_json({"format": FORMAT, "model": self._model, "run": str(self.run_id)}),
             "records": octets(record_to_bytes(RecordDict(records))),
             "frames": octets(b"".join(frame.to_bytes() for frame in self._frames)),
+            "app_records": octets(self.app_records),
         }
-        if self.app_records:
-            parts["app_records"] = octets(self.app_records)
         _write(self._state, parts)
         for path in self._state.parent.glob("model-*"):
             if path.name != self._model:
@@ -143,14 +153,15 @@ def trainings_kept(config: Mapping[str, object]) -> int:
 class StateFolder:
     """The store of a node's state in the folder `path`, which is created if needed; `records` are its ``Context.state``.
 
-    The state of `trainings` trainings is kept, the newest ones.  While it is entered, other processes wait; entering raises
-    `ValueError` for a folder that cannot be used.
+    The state of `trainings` trainings is kept, the newest ones.  `run_id` is the Flower run of the messages.  While it is
+    entered, other processes wait; entering raises `ValueError` for a folder that cannot be used.
     """
 
-    def __init__(self, path: Path, records: RecordDict, trainings: int = MAX_TRAININGS) -> None:
+    def __init__(self, path: Path, records: RecordDict, trainings: int = MAX_TRAININGS, run_id: int = 0) -> None:
         self._path = path
         self._records = records
         self._num_trainings = trainings
+        self._run_id = run_id
         self._lock = FileLock(path / ".lock", mode=0o600)
         self._files = StateFiles(path)
 
@@ -164,6 +175,21 @@ class StateFolder:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+    def recall(self) -> None:
+        """If the node has restarted, put back what its ClientApp kept in this Flower run, for a message that names no training.
+
+        The folder need not be entered: a training in another run would be waited for.
+        """
+        if LAST in self._records or not self._path.is_dir():
+            return
+        for training_id in self._trainings():
+            with suppress(OSError, *DAMAGE_ERRORS):  # `load` says so
+                kept = StateFiles(self._path / f"{training_id:016x}").app_records_of(self._run_id)
+                if kept is not None:
+                    self._records.update({**kept, **self._records})
+                    self._name(training_id)
+                    return
 
     def load(self, training_id: int, places: Collection[tuple[int, int]] = ()) -> ClientState:
         """Return the state of a training: of `training_id`, or if that is 0, of the Flower run's, or of that at `places`.
@@ -204,12 +230,16 @@ class StateFolder:
             return
         own = [key for key in self._records if key != KEY and not key.startswith(f"{KEY}.")]
         self._files.app_records = record_to_bytes(RecordDict({key: self._records[key] for key in own})) if own else b""
+        self._files.run_id = self._run_id
         try:
             self._files.write(state)
             self._remove_old(state.training_id)
         except OSError as error:
             raise self._unusable(error) from None
-        self._records[LAST] = ConfigRecord({"id": f"{state.training_id:016x}"})
+        self._name(state.training_id)
+
+    def _name(self, training_id: int) -> None:
+        self._records[LAST] = ConfigRecord({"id": f"{training_id:016x}"})
 
     def _remove_old(self, newest: int) -> None:
         for files in (StateFiles(self._path / f"{each:016x}") for each in self._trainings()):

@@ -1,6 +1,6 @@
 """The place of a node's state between two messages: ``Context.state``, memory, or the folder that the node's config names."""
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from flwr.app import Context
@@ -25,7 +25,17 @@ def open_store(context: Context) -> AbstractContextManager[StateStore]:
     path = state_folder(context)
     if path is None:
         return nullcontext(ContextStore(context.state))
-    return StateFolder(path, context.state, trainings_kept(context.node_config))
+    return StateFolder(path, context.state, trainings_kept(context.node_config), context.run_id)
+
+
+def recall(context: Context) -> None:
+    """Put back what the ClientApp kept in ``context.state``, if the node has restarted in this run.
+
+    That is for messages without a frame, which name no training; a state-dir that cannot be used does not concern them.
+    """
+    with suppress(ValueError):
+        if isinstance(store := open_store(context), StateFolder):
+            store.recall()
 
 
 def state_folder(context: Context) -> Path | None:

@@ -52,6 +52,7 @@ class Exchange:
         self.dense_records = DenseRecords()
         self._early = EarlyReplies()
         self._max_norm: float | None = None  # of an update of this round
+        self._types: dict[int, str] = {}  # node -> the type of its message of this step
         self._differ = self._same_records = False
         self.asked = self.round = 0
         self.restore(Ledger(), {})
@@ -77,6 +78,7 @@ class Exchange:
         Raises `ValueError` for a message without the published model.
         """
         nodes = [message.metadata.dst_node_id for message in messages]
+        self._types = {message.metadata.dst_node_id: message.metadata.message_type for message in messages}
         self.participation.ask(nodes, busy)
         start_s = time.thread_time()
         if model.publisher.make_jumps(nodes):
@@ -123,6 +125,7 @@ class Exchange:
             asked if train and not model.publisher.replica.version else 0,
             self._same_records,
             self._early,
+            self._types,
         )
         valid, failed = validator.validate(received, train=train)
         self._early.clear()

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from flwr.app import Array, ConfigRecord, Context, MetricRecord, RecordDict, UserConfig
+from flwr.app import Array, ConfigRecord, Context, Message, MetricRecord, RecordDict, UserConfig
 from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
@@ -666,3 +666,38 @@ def test_what_the_client_app_keeps_in_its_context_survives_too(tmp_path: Path) -
     with StateFolder(tmp_path, other) as folder:
         folder.load(8)
         assert not other, "another training begins with nothing"
+
+
+def test_a_query_after_a_restart_finds_what_the_client_app_kept_in_its_run(tmp_path: Path) -> None:
+    """A query names no training.  What it finds nothing of, it would begin anew, in the place of what is in the files."""
+    client_app = app()
+
+    @client_app.query()
+    def count(message: Message, context: Context) -> Message:
+        number = int(str(context.state.config_records.get("count", {"n": 0})["n"])) + 1
+        context.state["count"] = ConfigRecord({"n": number})
+        return Message(RecordDict({"metrics": MetricRecord({"n": number})}), reply_to=message)
+
+    def counted(grid: LocalGrid) -> list[object]:
+        replies = grid.send_and_receive([Message(RecordDict(), node, "query") for node in grid.contexts])
+        return [cast(MetricRecord, reply.content["metrics"])["n"] for reply in replies]
+
+    def restarted(run_id: int = 1) -> LocalGrid:
+        grid = LocalGrid(client_app, NODES, node_config=_in(tmp_path))
+        for context in grid.contexts.values():
+            context.run_id = run_id
+        return grid
+
+    strategy, grid = CompressedStrategy(FedAvg(fraction_evaluate=0.0)), restarted()
+    assert counted(grid) == [1] * NODES, "there are no files yet"
+    strategy.start(grid, model(), num_rounds=1)
+    assert counted(restarted(run_id=2)) == [1] * NODES, "another run begins with nothing"
+    grid = restarted()
+    assert counted(grid) == [2] * NODES
+    strategy.start(grid, strategy.arrays, num_rounds=1)
+    assert counted(restarted()) == [3] * NODES
+    for context in restarted().contexts.values():
+        (tmp_path / f"node-{context.node_id}" / f"{strategy.publisher.training_id:016x}" / "state").write_bytes(
+            b"damage"
+        )
+    assert counted(restarted()) == [1] * NODES

@@ -1,7 +1,7 @@
 """The way in: each reply is validated completely, by itself and against the others, before any of it counts."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 
@@ -39,6 +39,7 @@ class ReplyValidator:
         asked: How many nodes must all fail before the run ends; 0 once any version has been published.
         same_records: Whether a reply must have the records that most replies have.
         early: The replies that were parsed as they arrived.
+        types: Node -> the type of its message of this step; a strategy may train some nodes while others evaluate.
     """
 
     publisher: Publisher
@@ -55,6 +56,7 @@ class ReplyValidator:
     asked: int = 0
     same_records: bool = False
     early: EarlyReplies = field(default_factory=EarlyReplies)
+    types: Mapping[int, str] = field(default_factory=dict[int, str])
 
     def validate(self, received: Iterable[ReceivedReply], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
         """Return the valid replies in the order of their nodes, and the failures, which include the refused replies.
@@ -145,9 +147,9 @@ class ReplyValidator:
         if packed is None:
             raise CorruptError("the reply holds no frame; is CompressionMod in the ClientApp's mods?")
         key, data = packed
-        other = MessageType.EVALUATE if train else MessageType.TRAIN
-        if message.metadata.message_type.split(".")[0] == other:
-            raise StaleError(f"it answers a message of type {message.metadata.message_type!r}, which is over")
+        answered, other = message.metadata.message_type, MessageType.EVALUATE if train else MessageType.TRAIN
+        if answered.split(".")[0] == other and self.types.get(node) != answered:
+            raise StaleError(f"it answers a message of type {answered!r}, which is over")
         reply, decode_seconds = self.early.take(message, data, self.publisher)
         start_s = time.thread_time()
         if reply.update is not None and train and self.max_norm is not None:

@@ -702,3 +702,54 @@ def test_a_weight_of_0_is_refused_where_the_strategy_may_select_that_reply_alone
     strategy.start(Meddling(update_of(0, 0), node=1), model(), num_rounds=2)
     assert strategy.ledger.by_node()[1].refused == refused
     assert not strategy.failed_rounds
+
+
+class TrainsAndEvaluates(Strategy):
+    """Lets node 1 evaluate while the others train, in the step `step`; it has Flower's FedAvg for the rest."""
+
+    def __init__(self, step: str) -> None:
+        self.step, self.own = step, FedAvg()
+        self.answers: list[list[tuple[str, bool]]] = []
+
+    def summary(self) -> None:
+        pass
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
+        return self._mixed("train", self.own.configure_train(server_round, arrays, config, grid))
+
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
+        messages = self.own.configure_train(server_round, arrays, config, grid)
+        return self._mixed("evaluate", [Message(m.content, m.metadata.dst_node_id, "evaluate") for m in messages])
+
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+        replies = self._noted(replies)
+        return self.own.aggregate_train(server_round, [m for m in replies if m.metadata.message_type == "train"])
+
+    def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
+        self._noted(replies)
+        return None
+
+    def _mixed(self, step: str, messages: Messages) -> Messages:
+        other = {"train": "evaluate", "evaluate": "train"}[step]
+        for message in messages:
+            to = message.metadata.dst_node_id
+            yield Message(message.content, to, other if to == 1 and step == self.step else step)
+
+    def _noted(self, replies: Messages) -> list[Message]:
+        replies = list(replies)
+        self.answers.append(sorted((m.metadata.message_type, m.has_content()) for m in replies))
+        return replies
+
+
+@pytest.mark.parametrize("step", ["train", "evaluate"])
+def test_a_step_may_have_messages_of_both_types(step: str) -> None:
+    inner = TrainsAndEvaluates(step)
+    strategy = CompressedStrategy(inner)
+    strategy.start(LocalGrid(app(), NODES), model(), num_rounds=2)
+    trains, evaluates = [("train", True)] * NODES, [("evaluate", True)] * NODES
+    if step == "train":
+        trains = [("evaluate", True), *trains[1:]]
+    else:
+        evaluates = [*evaluates[1:], ("train", True)]
+    assert inner.answers == [trains, evaluates] * 2
+    assert (strategy.version, strategy.ledger.refused) == (2, 0)
