@@ -34,11 +34,14 @@ class Asked:
 
 
 def identity_of(context: Context) -> int:
-    """Return the number that seeds what a node draws: its ``partition-id``, of a text the CRC-32, or else its id."""
+    """Return the number that seeds what a node draws: its ``partition-id``, or the CRC-32 of one that is no number.
+
+    Without a ``partition-id``, it is the node's id.
+    """
     named = context.node_config.get("partition-id", context.node_id)
     try:
         return int(named)
-    except ValueError:
+    except (ValueError, OverflowError):  # a text; inf
         return crc32(str(named).encode())
 
 

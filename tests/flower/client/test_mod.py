@@ -167,3 +167,15 @@ def test_random_draws_follow_the_partition_and_not_the_node_id() -> None:
     first, second, third = (state_of(grid.contexts[node]).memory["residual"] for node in (1, 2, 3))
     assert not np.array_equal(first, second)
     assert np.array_equal(second, third)
+
+
+def test_a_partition_id_may_be_a_text_or_infinite() -> None:
+    client_app = training(lambda given, context, _: {name: array + 1 for name, array in given.items()})
+    names = ["south", "north", "north", float("inf")]
+    strategy = _strategy(fedcomp.randk(density=0.1))
+    grid = LocalGrid(client_app, 4, node_config=lambda node: {"partition-id": names[node - 1]})
+    strategy.start(grid, model(), num_rounds=1)
+    south, north, again, infinite = (state_of(grid.contexts[node]).memory["residual"] for node in (1, 2, 3, 4))
+    assert np.array_equal(north, again)
+    assert not np.array_equal(south, north)
+    assert not np.array_equal(infinite, north)
