@@ -20,8 +20,8 @@ from typing import NoReturn
 import psutil
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-BOX, INSIDE = "│╭╮╰╯─", "│╰"
-"""What Flower's command line draws around errors, and what the lines of such a box begin with, but for its first."""
+BOX, SIDE = "│╭╮╰╯─", "│"
+"""What Flower's command line draws around errors, and what the lines within it begin with."""
 MARK = "FEDCOMP_PART"
 """The environment variable that holds the mark of a process."""
 POLL_S = 0.1
@@ -110,10 +110,10 @@ class Program:
 
     def last_line(self) -> str:
         """Return the last line of the log that is not blank; of a box, whose lines are cut at its width, the whole text."""
-        lines = [line.strip() for line in self.log_text().split("\n") if line.strip()]
-        box = list(takewhile(lambda line: line[0] in INSIDE, reversed(lines)))
+        lines = [line.strip() for line in self.log_text().split("\n") if line.strip(f"{string.whitespace}{BOX}")]
+        box = list(takewhile(lambda line: line[0] == SIDE, reversed(lines)))
         last = [line.strip(f"{string.whitespace}{BOX}") for line in reversed(box or lines[-1:])]
-        return " ".join(filter(None, last)) or "it wrote no log"
+        return " ".join(last) or "it wrote no log"
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,11 @@ class Workers:
             pre_dispatch=self.count,
             batch_size=1,
             return_as="generator_unordered",
-            **({"backend": "ray"} if self.ray else {"backend": "loky", "initializer": partial(_prepare, os.getpid())}),
+            **(
+                {"backend": "ray"}
+                if self.ray
+                else {"backend": "loky", "initializer": _prepare, "initargs": (os.getpid(),)}
+            ),
         )
         with closing(processes(delayed(_run)(cell, data_dir, scratch) for cell in cells)) as events:
             yield from events

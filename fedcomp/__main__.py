@@ -70,10 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return 0
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         _discard_output()
-        print(f"fedcomp: {name}: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"fedcomp: {name}: {where}{error.strerror}", file=sys.stderr)
         return 1
     except ImportError as error:
         print(f"fedcomp: {name}: {_missing(name, error)}", file=sys.stderr)
@@ -84,8 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """Drop what the standard output still holds: Python would write it at the exit, and fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Drop what the standard output cannot take: Python would write it at the exit, and fail again."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _epilog() -> str:

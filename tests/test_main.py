@@ -1,5 +1,6 @@
 """The command `fedcomp`: each subcommand, in one sentence what is wrong, files of frames, and the lists."""
 
+import errno
 import io
 import re
 import subprocess
@@ -348,8 +349,22 @@ def test_a_full_disk_is_one_sentence() -> None:
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT, check=False)
         assert (done.returncode, done.stderr) == (
             1,
-            f"fedcomp: {name}: standard output: No space left on device\n".encode(),
+            f"fedcomp: {name}: No space left on device\n".encode(),
         )
+
+
+def test_a_full_disk_of_a_file_keeps_what_was_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> Iterator[str]:
+        print("half", end="")
+        raise OSError(errno.ENOSPC, "No space left on device", "/data/model.npz")
+        yield
+
+    monkeypatch.setattr("fedcomp.commands.demo.report", full)
+    assert main(["demo"]) == 1
+    print("the caller")
+    assert capsys.readouterr() == ("halfthe caller\n", "fedcomp: demo: /data/model.npz: No space left on device\n")
 
 
 @pytest.mark.parametrize("redirection", [">&-", "| cat"])

@@ -34,7 +34,10 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, mode: i
     ``.<name>.<letters>.partial`` behind.  An `OSError`, such as for a full disk, or for a device or a pipe, names `path`.
     """
     with naming(path):
-        if path.exists() and not (path.is_file() or path.is_dir()):  # root would replace /dev/stdout
+        is_other = path.exists() and not (path.is_file() or path.is_dir())
+        if is_other or path.absolute().parent == Path(
+            "/dev"
+        ):  # root would replace /dev/stdout, which may lead to a file
             raise OSError(errno.EINVAL, "it is a device or a pipe; a file is needed")
         make_folder(path.parent, mode)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")

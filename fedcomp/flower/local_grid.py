@@ -86,7 +86,8 @@ class LocalGrid(Grid, Clock):
             client_app: runs on every node.
             num_nodes: how many nodes there are, at least 1.
             run_config: the run configuration, the same in every context.
-            node_config: gives, for a node id, entries to add to its node configuration.
+            node_config: gives, for a node id, entries to add to its node configuration.  A ``state-dir`` there is for one
+                training: all grids are run 1 of Flower.
             in_memory: whether the mod's state stays in memory as it is, and nodes share decoded frames.  Messages and models
                 have the same bytes, in less time; but the mod's state then advances even if the ClientApp raises.
             clock: gives the current time in seconds, by which `seconds` are measured.

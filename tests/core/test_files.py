@@ -120,6 +120,8 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
         write_atomically(path, lambda file: file.write(b"x"))
     assert path.is_fifo()
     assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(OSError, match=r"it is a device or a pipe; a file is needed: '/dev/output-of-fedcomp'$"):
+        write_atomically(Path("/dev/output-of-fedcomp"), lambda file: file.write(b"x"))
 
 
 def test_the_name_of_a_new_file_is_on_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

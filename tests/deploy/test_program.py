@@ -109,3 +109,4 @@ def test_the_last_line_of_a_box_is_all_that_is_in_it(start: Start) -> None:
     box = "before\\n╭─ Error ─╮\\n│ num-rounds  │\\n│ is too large. │\\n╰─────────╯\\n\\n"
     assert says(start(f"printf '{box}'"), "num-rounds is too large.")
     assert says(start(f"printf '{box}after\\n'"), "after")
+    assert says(start("printf 'before\\n╭────╮\\n╰────╯\\n'"), "before")

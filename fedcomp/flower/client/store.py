@@ -33,7 +33,7 @@ def recall(context: Context) -> None:
 
     That is for messages without a frame, which name no training; a state-dir that cannot be used does not concern them.
     """
-    with suppress(ValueError):
+    with suppress(ValueError, OSError):
         if isinstance(store := open_store(context), StateFolder):
             store.recall()
 

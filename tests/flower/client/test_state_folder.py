@@ -701,3 +701,17 @@ def test_a_query_after_a_restart_finds_what_the_client_app_kept_in_its_run(tmp_p
             b"damage"
         )
     assert counted(restarted()) == [1] * NODES
+
+
+def test_a_query_needs_no_state_dir_that_can_be_used() -> None:
+    client_app = app()
+
+    @client_app.query()
+    def answer(message: Message, context: Context) -> Message:
+        return Message(RecordDict(), reply_to=message)
+
+    grid = LocalGrid(
+        client_app, 1, node_config=lambda _: {"state-dir": f"/{'x' * 300}"}
+    )  # no file system has such names
+    (reply,) = grid.send_and_receive([Message(RecordDict(), 1, "query")])
+    assert reply.has_content()
