@@ -171,7 +171,7 @@ def test_random_draws_follow_the_partition_and_not_the_node_id() -> None:
 
 def test_a_partition_id_may_be_a_text_or_infinite() -> None:
     client_app = training(lambda given, context, _: {name: array + 1 for name, array in given.items()})
-    names = ["south", "north", "north", float("inf")]
+    names: list[str | float] = ["south", "north", "north", float("inf")]
     strategy = _strategy(fedcomp.randk(density=0.1))
     grid = LocalGrid(client_app, 4, node_config=lambda node: {"partition-id": names[node - 1]})
     strategy.start(grid, model(), num_rounds=1)
