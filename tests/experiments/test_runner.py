@@ -80,7 +80,7 @@ def test_a_process_that_is_killed_costs_its_cell_and_no_other(workers: int, tmp_
 
 def test_a_process_ends_whose_parent_died_before_it_could_look() -> None:
     # No process is its own parent, so this one has another parent than the one that it is told.
-    code = "import os, time; from experiments.runner import _prepare; _prepare(os.getpid()); time.sleep(600)"
+    code = "import os, time; from experiments.runner import _prepare; _prepare(os.getpid()); time.sleep(60)"
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (1, b"")
 
