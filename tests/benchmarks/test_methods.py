@@ -1,4 +1,4 @@
-"""The comparison of all methods has an arm for each, prints one table, and knows the papers' formulas."""
+"""The comparisons of all methods have each of them, and know the papers' formulas."""
 
 import math
 import sys
@@ -9,17 +9,24 @@ import pytest
 import fedcomp
 from benchmarks import methods
 from benchmarks.formulas import paper_bits
-from server.strategies import parse_strategy
+from experiments.plan import read_plan
+from fedcomp.core import parse_call
+
+STUDIES = Path(__file__).parents[2] / "experiments" / "studies"
 
 
-def test_every_method_has_an_arm_that_can_run() -> None:
-    arms = list(methods.arms())
-    assert {arm.name for arm in arms} == set(fedcomp.METHODS)
-    assert set(methods.VARIANTS) <= set(fedcomp.METHODS)
-    for arm in arms:
-        fedcomp.parse(arm.uplink)
-        fedcomp.parse(arm.downlink)
-        parse_strategy(arm.strategy)
+def test_every_codec_has_a_text_that_can_be_read() -> None:
+    assert {parse_call(text)[0] for text in methods.texts()} == set(fedcomp.METHODS) - set(methods.CHOICES)
+    assert {*methods.VARIANTS, *methods.CHOICES} <= set(fedcomp.METHODS)
+    for text in methods.texts():
+        fedcomp.parse(text)
+
+
+def test_the_study_of_the_methods_has_each_that_can_be_an_uplink() -> None:
+    plan = read_plan(STUDIES / "methods.toml")
+    uplinks = {parse_call(str(cell.settings["uplink"]))[0] for cell in plan.cells}
+    assert uplinks == {name for name in fedcomp.METHODS if fedcomp.METHODS.about(name).uplink}
+    assert {str(cell.settings["uplink"]) for cell in plan.cells} >= set(methods.texts())
 
 
 def test_the_shapes_are_those_of_resnet_18() -> None:
@@ -50,31 +57,28 @@ def test_the_papers_bits_of_one_tensor_by_hand(text: str, shape: tuple[int, ...]
     assert paper_bits(fedcomp.parse(text), (shape,)) == pytest.approx(bits)
 
 
-def test_a_table_is_printed_and_a_finished_run_is_not_run_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_table_has_a_row_for_each_setting_of_a_method(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(methods, "ROUNDS", 2)
-    monkeypatch.setattr(methods, "NODES", 10)
-    monkeypatch.setattr(
-        sys, "argv", ["methods", "accuracy", "--methods", "efsign", "--seeds", "1", "--out", str(tmp_path)]
-    )
+    monkeypatch.setattr(methods, "resnet18", lambda: ((100, 10), (10,)))
+    monkeypatch.setattr(sys, "argv", ["methods", "--methods", "terngrad", "--repeats", "1"])
     methods.main()
-    first = capsys.readouterr()
-    assert "efsign()" in first.out
-    assert "efsign(), seed 0" in first.err
-    methods.main()
-    assert capsys.readouterr() == (first.out, "")
+    title, _, head, *rows = capsys.readouterr().out.splitlines()
+    assert "ResNet-18" in title
+    assert head.split() == ["method", "encode", "x", "decode", "x", "bits/param", "paper"]
+    assert [row.split("  ")[0].strip() or row.split()[0] for row in rows] == ["terngrad()", "terngrad(scaler='power')"]
+    assert all(float(row.split()[-1]) == pytest.approx(math.log2(3) + 2 * 32 / 1010, abs=1e-4) for row in rows)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["sizes"], "sizes"),
         (["--methods", "gzip"], "gzip"),
-        (["--seeds", "0"], "0 seeds and 7 repeats"),
+        (["--methods", "auto"], "auto"),
+        (["--repeats", "0"], "0 repeats"),
     ],
 )
-def test_an_unknown_part_or_method_is_refused(
+def test_an_unknown_method_is_refused(
     arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["methods", *arguments])
