@@ -36,24 +36,33 @@ DIVERGED = re.compile("|".join(rf"\b{kind.__name__}\b" for kind in (DivergedErro
 """A node's errors arrive as text that begins with the name of their class."""
 
 
+class Enough(Exception):
+    """The rounds that were asked for are over."""
+
+
 class StudyGrid(LocalGrid):
     """A `LocalGrid` that ends the run at a node's first error; `client_seconds` are the mean seconds of a node by round.
 
-    Raises `DivergedError` for numbers that are not finite, and `RuntimeError` for any other error of a node.
+    Raises `DivergedError` for numbers that are not finite, `RuntimeError` for any other error of a node, and `Enough` for a
+    round after `rounds`.
     """
 
-    def __init__(self, cell: Cell, config: dict[str, Value]) -> None:
+    def __init__(self, cell: Cell, config: dict[str, Value], rounds: int | None = None) -> None:
         device = pick_device(str(config["device"]))
         # On the CPU count the thread's own time, because other processes keep the machine busy; it leaves out a GPU's work.
         clock = time.thread_time if device.type == "cpu" else time.perf_counter
         super().__init__(client_app, cell.clients, config, in_memory=True, clock=clock)
         self.client_seconds: list[float] = []
+        self.rounds = rounds
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Run the ClientApp on each message."""
         messages = list(messages)
+        train = bool(messages) and messages[0].metadata.message_type.startswith("train")
+        if train and len(self.client_seconds) == self.rounds:
+            raise Enough
         ids = super().push_messages(messages)
-        if messages and messages[0].metadata.message_type.startswith("train"):
+        if train:
             self.client_seconds.append(fmean(self.seconds[-1].values()) if self.seconds[-1] else 0.0)
         self.seconds.clear()
         return ids
@@ -70,20 +79,24 @@ class StudyGrid(LocalGrid):
         return replies
 
 
-def run_cell(cell: Cell, data_dir: str, scratch: Path | None = None) -> pd.DataFrame:
+def run_cell(cell: Cell, data_dir: str, scratch: Path | None = None, rounds: int | None = None) -> pd.DataFrame:
     """Run a cell, and return its rows, with the columns of `results.COLUMNS`; raises what the app raises.
+
+    With `rounds`, it ends after that many, as the beginning of the whole run.
 
     If the run diverged, its last row is that of the round in which it did: without accuracy and loss, with the bytes until
     then. `scratch` is the folder for temporary files; by default the system's.
     """
     with tempfile.TemporaryDirectory(prefix="fedcomp-study-", dir=scratch) as folder:
         config = {**cell.config(), "data-dir": data_dir, "runs-dir": folder, "run-name": "cell"}
-        grid = StudyGrid(cell, config)
+        grid = StudyGrid(cell, config, rounds)
         _warm_up(cell, config)
         failure: Exception | None = None
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 run(grid, dict(config), draws=False)
+        except Enough:
+            pass
         except (DivergedError, NoUpdateError) as error:
             failure = error
         except RuntimeError as error:
