@@ -62,7 +62,9 @@ def sections() -> list[Section]:
 def tables_in(text: str) -> list[list[list[str]]]:
     """Return the cells of each row of each table, the head first."""
     tables = re.findall(r"(?:^\|.*\n)+", text + "\n", flags=re.MULTILINE)
-    cells = [[[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()] for table in tables]
+    cells = [
+        [[cell.strip(" `") for cell in row.strip("|").split("|")] for row in table.splitlines()] for table in tables
+    ]
     return [[rows[0], *rows[2:]] for rows in cells]
 
 
