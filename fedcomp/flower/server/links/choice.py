@@ -1,5 +1,6 @@
 """The compressors of a run's two links: those that the user named; for `auto()` and `balanced()`, a choice for each round."""
 
+import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from logging import INFO, WARNING
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedYogi, Strategy
+from numpy.typing import NDArray
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import Vector, check_int, check_range
@@ -55,6 +57,14 @@ UNKNOWN_END = (
 )
 KEPT_GAIN, MAX_GAIN = 0.7, 4.0
 """The weight of the earlier gain when that of a round is measured, and the largest gain that is relied on."""
+LARGEST = 0.1
+"""This share of the updates, the largest ones, does not count: a few nodes cannot decide."""
+UNEQUAL, KEPT_INEQUALITY, MAX_INEQUALITY = 4.0, 0.9, 100.0
+"""The inequality of updates above which their mean counts, and not their median; the weight of the earlier inequality when that
+of a round is measured, and the largest that counts.
+
+With one sample in a step, most updates can be small and a few large: the median then says nothing of the noise of their mean.
+"""
 KEPT_TRAFFIC = 0.8
 """The weight of the earlier traffic when that of the newest round is added: an average over about five rounds.
 
@@ -77,6 +87,7 @@ class Measurements:
         changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
         budget: The noise in the model, and how far it has moved by learning.
         gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
+        inequality: The mean of the updates' squared norms over their median, in the last rounds, without the largest.
     """
 
     uplink: str = ""
@@ -88,6 +99,7 @@ class Measurements:
     sent: float = 0.0
     changed: int = 0
     gain: float = 1.0
+    inequality: float = 1.0
     budget: NoiseBudget = field(default_factory=NoiseBudget)
 
 
@@ -248,7 +260,10 @@ class LinkCompressors:
         measured = self._measured
         found = [reply.update.expected_noise for reply in replies if reply.update is not None]
         norms, errors = np.array([each for each in found if each is not None and each[0]] or [(0.0, 0.0)]).T
-        norm, error = float(np.median(norms)), float(np.median(errors))  # no few nodes decide
+        if median := float(np.median(norms)):
+            ratio = min(_mean_of_most(norms) / median, MAX_INEQUALITY)
+            measured.inequality = KEPT_INEQUALITY * measured.inequality + (1 - KEPT_INEQUALITY) * ratio
+        norm, error = self._of_a_node(norms), self._of_a_node(errors)
         if error and self.uplink.name == CROSS_POLYTOPE and str(self.uplink) == measured.uplink:
             expected = crosspolytope_error(float(str(dict(self.uplink.settings)["bits"])))
             kept = KEPT_GAIN * measured.gain + (1 - KEPT_GAIN) * expected / float(np.median(errors / norms))
@@ -265,6 +280,10 @@ class LinkCompressors:
             norm = noise = 0.0  # errors do not add up in the model
         unpublished = sketcher.ratio(residual, published - measured.budget.first)
         measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, unpublished=unpublished)
+
+    def _of_a_node(self, numbers: NDArray[np.float64]) -> float:
+        """Return what one node adds, from that of each: the median, unless updates are so unequal that it says nothing."""
+        return float(_mean_of_most(numbers) if self._measured.inequality > UNEQUAL else np.median(numbers))
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
@@ -293,6 +312,7 @@ class LinkCompressors:
             check_range("sent", measured.sent, least=0)
             check_int("reached", measured.reached, 0, 2**63 - 1)
             check_int("changed", measured.changed, 0, 2**63 - 1)
+            check_range("inequality", measured.inequality, least=0, most=MAX_INEQUALITY)
             check_range("gain", measured.gain, least=1 / MAX_GAIN, most=MAX_GAIN)
         except (AttributeError, TypeError, ValueError) as error:
             raise CorruptError(f"the automatic choice in the checkpoint is damaged: {error}") from error
@@ -311,6 +331,14 @@ def _sketches_of(publisher: Publisher) -> tuple[Sketch, Sketch]:
     sketcher, residual = Sketcher.of(publisher.replica.layout), publisher.memory.get(RESIDUAL)
     published = sketcher.sketch(publisher.replica.vector)
     return published, np.zeros_like(published) if residual is None else sketcher.sketch(residual)
+
+
+def _mean_of_most(numbers: NDArray[np.float64]) -> float:
+    """Return the mean, with the largest tenth as large as the next one: no few nodes decide."""
+    numbers = np.sort(numbers)
+    largest = math.ceil(LARGEST * len(numbers))
+    numbers[-largest:] = numbers[max(0, len(numbers) - largest - 1)]
+    return float(np.mean(numbers))
 
 
 def _squared(numbers: Sketch) -> float:

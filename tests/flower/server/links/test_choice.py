@@ -397,6 +397,46 @@ def test_the_noise_is_the_error_of_the_mean_and_of_the_versions(compressor: str,
         assert choice_of(strategy, tmp_path)["budget"]["noise"] == pytest.approx(noise[-1], rel=0.1)
 
 
+def lopsided(large: Callable[[int, int], bool], n: int = 3_660) -> ClientApp:
+    """Return an app whose nodes walk at random, in small steps unless ``large(node, number)``."""
+
+    def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+        node = int(context.node_config["partition-id"])
+        change = np.random.default_rng([number, node]).standard_normal(n, np.float32)
+        return arrays | {"w": arrays["w"] + change * (1 if large(node, number) else 0.03)}
+
+    return training(step)
+
+
+def test_the_noise_is_the_error_of_the_mean_where_most_updates_are_small(tmp_path: Path) -> None:
+    """With one sample in a step, most updates can be next to nothing."""
+    n, nodes, rounds, begins = 3_660, 20, 40, 20
+
+    def large(node: int, number: int) -> bool:
+        return bool(np.random.default_rng([number, node, 1]).random() < 0.25)
+
+    exact, errors, noise = np.zeros(n), list[NDArray[np.float64]](), list[float]()
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), downlink=fedcomp.dense())
+
+    def measure(number: int, arrays: ArrayRecord) -> None:
+        for node in range(nodes) if number else ():
+            change = np.random.default_rng([number, node]).standard_normal(n, np.float32)
+            exact[:] += change * (1 if large(node, number) else 0.03) / nodes
+        if number in (begins, rounds):
+            errors.append(arrays["w"].numpy() - exact)
+            noise.append(choice_of(strategy, tmp_path)["budget"]["noise"])
+
+    strategy.start(RecordingGrid(lopsided(large), nodes), FLAT, num_rounds=rounds, evaluate_fn=measure)
+    added = float(np.sum((errors[1] - errors[0]) ** 2))
+    assert 0.5 * added < noise[1] - noise[0] < 1.1 * added, "the median would be a tenth, or less"
+    assert choice_of(strategy, tmp_path)["inequality"] > 4
+
+
+def test_one_node_of_six_does_not_decide_how_unequal_updates_are(tmp_path: Path) -> None:
+    inequality = train(lopsided(lambda node, _: node == 2), 10, tmp_path)[1]["inequality"]
+    assert inequality == pytest.approx(1, abs=0.2)
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_versions_without_error_feedback_add_noise_after_others_left_a_residual(
     restarted: bool, tmp_path: Path
@@ -612,6 +652,7 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(saved: Saved, tmp_path: Pat
         {"fetched": float("nan")},
         {"sent": -1},
         {"gain": 0.0},
+        {"inequality": -1.0},
         {"budget": {"noise": -1.0}},
         {"budget": {"first": [0.0]}},
         {"budget": {"last": [0.0]}},
