@@ -57,13 +57,15 @@ UNKNOWN_END = (
 )
 KEPT_GAIN, MAX_GAIN = 0.7, 4.0
 """The weight of the earlier gain when that of a round is measured, and the largest gain that is relied on."""
-LARGEST = 0.1
-"""This share of the updates, the largest ones, does not count: a few nodes cannot decide."""
+LARGEST, FEWEST = 0.1, 5
+"""This share of the updates, the largest ones, counts as much as the next one, so that a few nodes cannot decide.  Of fewer
+updates than the second number, nothing can be told but the median."""
 UNEQUAL, KEPT_INEQUALITY, MAX_INEQUALITY = 4.0, 0.9, 100.0
 """The inequality of updates above which their mean counts, and not their median; the weight of the earlier inequality when that
 of a round is measured, and the largest that counts.
 
-With one sample in a step, most updates can be small and a few large: the median then says nothing of the noise of their mean.
+With few samples in a step, most updates can be small and a few large.  Their median is then far below their mean, and so is the
+noise that would follow from it.
 """
 KEPT_TRAFFIC = 0.8
 """The weight of the earlier traffic when that of the newest round is added: an average over about five rounds.
@@ -87,7 +89,8 @@ class Measurements:
         changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
         budget: The noise in the model, and how far it has moved by learning.
         gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
-        inequality: The mean of the updates' squared norms over their median, in the last rounds, without the largest.
+        inequality: The mean of the updates' squared norms, the largest as large as the next one, over their median, in the last
+            rounds.
     """
 
     uplink: str = ""
@@ -261,7 +264,7 @@ class LinkCompressors:
         found = [reply.update.expected_noise for reply in replies if reply.update is not None]
         norms, errors = np.array([each for each in found if each is not None and each[0]] or [(0.0, 0.0)]).T
         if median := float(np.median(norms)):
-            ratio = min(_mean_of_most(norms) / median, MAX_INEQUALITY)
+            ratio = min(mean_of_most(norms) / median, MAX_INEQUALITY)
             measured.inequality = KEPT_INEQUALITY * measured.inequality + (1 - KEPT_INEQUALITY) * ratio
         norm, error = self._of_a_node(norms), self._of_a_node(errors)
         if error and self.uplink.name == CROSS_POLYTOPE and str(self.uplink) == measured.uplink:
@@ -282,8 +285,8 @@ class LinkCompressors:
         measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, unpublished=unpublished)
 
     def _of_a_node(self, numbers: NDArray[np.float64]) -> float:
-        """Return what one node adds, from that of each: the median, unless updates are so unequal that it says nothing."""
-        return float(_mean_of_most(numbers) if self._measured.inequality > UNEQUAL else np.median(numbers))
+        """Return what one node adds, from that of each: the median, or the mean if updates are very unequal."""
+        return float(mean_of_most(numbers) if self._measured.inequality > UNEQUAL else np.median(numbers))
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
@@ -333,11 +336,13 @@ def _sketches_of(publisher: Publisher) -> tuple[Sketch, Sketch]:
     return published, np.zeros_like(published) if residual is None else sketcher.sketch(residual)
 
 
-def _mean_of_most(numbers: NDArray[np.float64]) -> float:
-    """Return the mean, with the largest tenth as large as the next one: no few nodes decide."""
+def mean_of_most(numbers: NDArray[np.float64]) -> float:
+    """Return the mean, with the largest tenth as large as the next one; of few numbers the median."""
+    if len(numbers) < FEWEST:
+        return float(np.median(numbers))
     numbers = np.sort(numbers)
     largest = math.ceil(LARGEST * len(numbers))
-    numbers[-largest:] = numbers[max(0, len(numbers) - largest - 1)]
+    numbers[-largest:] = numbers[-largest - 1]
     return float(np.mean(numbers))
 
 

@@ -31,6 +31,7 @@ from fedcomp.flower import (
     records,
     to_record,
 )
+from fedcomp.flower.server.links.choice import mean_of_most
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.methods import RoundFacts, choose_uplink
 from fedcomp.methods.automatic import UNPUBLISHED_OF_ALL
@@ -432,6 +433,36 @@ def test_the_noise_is_the_error_of_the_mean_where_most_updates_are_small(tmp_pat
     assert choice_of(strategy, tmp_path)["inequality"] > 4
 
 
+def test_the_median_counts_again_where_updates_have_become_equal(tmp_path: Path) -> None:
+    def large(node: int, number: int) -> bool:
+        return number > 20 or bool(np.random.default_rng([number, node, 1]).random() < 0.25)
+
+    strategy, inequality = CompressedStrategy(FedAvg(fraction_evaluate=0.0)), list[float]()
+
+    def measure(number: int, _: ArrayRecord) -> None:
+        if number in (20, 60):
+            inequality.append(choice_of(strategy, tmp_path)["inequality"])
+
+    strategy.start(RecordingGrid(lopsided(large), 20), FLAT, num_rounds=60, evaluate_fn=measure)
+    assert inequality[0] > 4
+    assert inequality[1] < 3
+
+
+@pytest.mark.parametrize(
+    ("numbers", "mean"),
+    [
+        ([3.0], 3.0),
+        ([1.0, 9.0], 5.0),
+        ([1.0, 1.0, 9.0, 9.0], 5.0),
+        ([9.0, 0.0, 0.0, 9.0, 100.0], 27 / 5),
+        ([0.0] * 16 + [1.0, 1.0, 50.0, 60.0], 4 / 20),
+    ],
+)
+def test_the_largest_tenth_counts_as_the_next_one_and_of_few_the_median(numbers: list[float], mean: float) -> None:
+    """The mean of two, the larger one as large as the other, would be the smaller one."""
+    assert mean_of_most(np.array(numbers)) == pytest.approx(mean)
+
+
 def test_one_node_of_six_does_not_decide_how_unequal_updates_are(tmp_path: Path) -> None:
     inequality = train(lopsided(lambda node, _: node == 2), 10, tmp_path)[1]["inequality"]
     assert inequality == pytest.approx(1, abs=0.2)
@@ -664,6 +695,15 @@ def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object,
     write_archive(tmp_path / "damaged", saved | {"plain": to_json(from_json(saved["plain"]) | {"choice": damaged})})
     with pytest.raises(CorruptError, match="choice"):
         CompressedStrategy(FedAvg()).load(tmp_path / "damaged")
+
+
+def test_a_checkpoint_from_before_unequal_updates_were_measured_is_read(saved: Saved, tmp_path: Path) -> None:
+    plain = from_json(saved["plain"])
+    del plain["choice"]["inequality"]
+    write_archive(tmp_path / "older", saved | {"plain": to_json(plain)})
+    strategy = CompressedStrategy(FedAvg())
+    strategy.load(tmp_path / "older")
+    assert choice_of(strategy, tmp_path)["inequality"] == 1
 
 
 def test_residuals_of_a_run_with_stc_are_sent_when_it_continues_with_the_choice(tmp_path: Path) -> None:
