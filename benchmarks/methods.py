@@ -3,8 +3,8 @@
     python -m benchmarks.methods [--methods stc topk ...]
 
 Each encodes and decodes a Gaussian update with the shapes of ResNet-18 (11.2 million entries), in multiples of a memcpy of it;
-``paper`` is the number of bits a parameter that the method's paper gives (`formulas.py`), "-" if it gives none.  How accurate
-the methods are, and for how many bytes, says the study `experiments/studies/methods.toml`.
+``paper`` is the number of bits a parameter that the method's paper gives (`formulas.py`), "-" if it gives none.  The study
+`experiments/studies/methods.toml` measures the accuracy and the bytes of the methods.
 """
 
 import argparse
