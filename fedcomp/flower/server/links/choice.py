@@ -89,7 +89,7 @@ class Measurements:
         changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
         budget: The noise in the model, and how far it has moved by learning.
         gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
-        inequality: The mean of the updates' squared norms, the largest as large as the next one, over their median, in the last
+        inequality: The winsorized mean of the updates' squared norms over their median, in the last
             rounds.
     """
 
@@ -264,7 +264,7 @@ class LinkCompressors:
         found = [reply.update.expected_noise for reply in replies if reply.update is not None]
         norms, errors = np.array([each for each in found if each is not None and each[0]] or [(0.0, 0.0)]).T
         if median := float(np.median(norms)):
-            ratio = min(mean_of_most(norms) / median, MAX_INEQUALITY)
+            ratio = min(winsorized_mean(norms) / median, MAX_INEQUALITY)
             measured.inequality = KEPT_INEQUALITY * measured.inequality + (1 - KEPT_INEQUALITY) * ratio
         norm, error = self._of_a_node(norms), self._of_a_node(errors)
         if error and self.uplink.name == CROSS_POLYTOPE and str(self.uplink) == measured.uplink:
@@ -285,8 +285,8 @@ class LinkCompressors:
         measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, unpublished=unpublished)
 
     def _of_a_node(self, numbers: NDArray[np.float64]) -> float:
-        """Return what one node adds, from that of each: the median, or the mean if updates are very unequal."""
-        return float(mean_of_most(numbers) if self._measured.inequality > UNEQUAL else np.median(numbers))
+        """Return what one node adds, from that of each: the median, or the winsorized mean if updates are very unequal."""
+        return float(winsorized_mean(numbers) if self._measured.inequality > UNEQUAL else np.median(numbers))
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
@@ -336,8 +336,8 @@ def _sketches_of(publisher: Publisher) -> tuple[Sketch, Sketch]:
     return published, np.zeros_like(published) if residual is None else sketcher.sketch(residual)
 
 
-def mean_of_most(numbers: NDArray[np.float64]) -> float:
-    """Return the mean, with the largest tenth as large as the next one; of few numbers the median."""
+def winsorized_mean(numbers: NDArray[np.float64]) -> float:
+    """Return the winsorized mean, the largest tenth as large as the next one; of few numbers the median."""
     if len(numbers) < FEWEST:
         return float(np.median(numbers))
     numbers = np.sort(numbers)

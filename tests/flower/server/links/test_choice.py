@@ -31,7 +31,7 @@ from fedcomp.flower import (
     records,
     to_record,
 )
-from fedcomp.flower.server.links.choice import mean_of_most
+from fedcomp.flower.server.links.choice import winsorized_mean
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.methods import RoundFacts, choose_uplink
 from fedcomp.methods.automatic import UNPUBLISHED_OF_ALL
@@ -429,7 +429,7 @@ def test_the_noise_is_the_error_of_the_mean_where_most_updates_are_small(tmp_pat
 
     strategy.start(RecordingGrid(lopsided(large), nodes), FLAT, num_rounds=rounds, evaluate_fn=measure)
     added = float(np.sum((errors[1] - errors[0]) ** 2))
-    assert 0.5 * added < noise[1] - noise[0] < 1.1 * added, "the median would be a tenth, or less"
+    assert 0.5 * added < noise[1] - noise[0] < 1.1 * added, "with the median, a two-hundredth of it"
     assert choice_of(strategy, tmp_path)["inequality"] > 4
 
 
@@ -460,7 +460,7 @@ def test_the_median_counts_again_where_updates_have_become_equal(tmp_path: Path)
 )
 def test_the_largest_tenth_counts_as_the_next_one_and_of_few_the_median(numbers: list[float], mean: float) -> None:
     """The mean of two, the larger one as large as the other, would be the smaller one."""
-    assert mean_of_most(np.array(numbers)) == pytest.approx(mean)
+    assert winsorized_mean(np.array(numbers)) == pytest.approx(mean)
 
 
 def test_one_node_of_six_does_not_decide_how_unequal_updates_are(tmp_path: Path) -> None:
