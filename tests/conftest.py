@@ -1,11 +1,14 @@
 """The app's own defaults, which several rooms test with."""
 
 import gc
+import random
 import tomllib
 from collections import defaultdict
 from collections.abc import Generator
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,6 +61,17 @@ def frozen() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Let the global generators start anew for each test, so that it draws the same alone as after other tests."""
+    random.seed(0)
+    np.random.seed(0)
+    if find_spec("torch"):
+        import torch
+
+        torch.manual_seed(0)
 
 
 @pytest.fixture
