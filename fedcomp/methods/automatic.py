@@ -67,8 +67,8 @@ SENDS_PER_NODE = 12.0
 """How often a node sends each entry in a run, on average, with error feedback."""
 MIN_ROUNDS, MAX_PARTICIPATION = 30, 2 / 3
 """Versions take STC in runs of this many rounds, where nodes miss versions: at most this share trains in a round."""
-MIN_ROUNDS_OF_ALL, MIN_UNMEASURED_ROUNDS = MANY_ROUNDS, 150
-"""The rounds that STC needs where nodes miss no version, and the second number where noise is not measured."""
+MIN_ROUNDS_OF_ALL = MANY_ROUNDS
+"""The rounds that STC needs where nodes miss no version."""
 SENDS_BY_SERVER = 1.0
 """How often the server sends each entry in a run of up to 1,000 rounds, on average, if as much is unpublished as may be."""
 UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
@@ -76,15 +76,20 @@ UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
 
 In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds: what they learn late is missing at
 the end.  In runs of more than 1,000 rounds, it falls with the square of the rounds, to `UNPUBLISHED_OF_ALL`: there, what was
-published long ago makes the ratio small, however late the model is.  The third number is a factor where noise is not measured.
+published long ago makes the ratio small, however late the model is.  The third number is a factor where the strategy does more
+than average.
 """
 UNPUBLISHED_OF_ALL = 0.05
 """The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
 MIN_FACTOR, MAX_DENSITY = 1 / 8, 0.25
 """The least factor by which the unpublished change lowers the density, and the largest density."""
-SHORT_PARTICIPATION = 1 / 8
-"""In runs of fewer than `MIN_ROUNDS`, versions take top-k if at most this share of the nodes gets each: a sum of them takes few
-bytes.  With the one magnitude of STC, large entries would wait for later versions, and be missing at the end."""
+FEW = 1 / 8
+"""If at most this share of the nodes gets each version, a message mostly brings several, and their sum takes few bytes.
+
+So versions take top-k in runs of fewer than `MIN_ROUNDS`: with the one magnitude of STC, large entries would wait for later
+versions, and be missing at the end.  They take STC in longer runs of strategies that do more than average, which bear a late
+model badly: with momentum, a server overshoots what it does not see yet.
+"""
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
 
@@ -100,8 +105,8 @@ def auto() -> Parts:
       to the model, and keeps it small beside the distance that the model has moved, and beside the noise of sampling.  If the
       strategy makes another step of the mean, the bits follow from the number of averaged updates, and nodes that often take
       part use STC.  If it reads each reply, as a median does, the bits are those for a single update.
-    * Versions: in long runs STC, with a density that keeps what is not published yet in proportion to what is.  In short ones
-      the same as updates, or top-k where few nodes take part in a round.
+    * Versions: in long runs STC, with a density that keeps what is not published yet in proportion to what is.  In short ones,
+      and if the strategy does more than average, the same as updates; where few nodes take part in a round, top-k or STC.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -122,7 +127,8 @@ class RoundFacts:
     `reads_mean` says that the strategy reads only the mean of the updates: then what a message leaves out may come later, while
     a median of sparse updates is 0.  `measurable` says that its step is that mean, so that errors add up in the model.
     `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
-    (`NoiseBudget.share`), and `step` the squared norm of a round's change over the same.  `unpublished` is the squared
+    (`NoiseBudget.share`); if it is not `measurable`, that of the version alone, over the larger one of the squared norms of an
+    update and of a round's change.  `step` is the squared norm of a round's change over the same.  `unpublished` is the squared
     norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three are 0 before they are measured.
     With `both`, updates and versions add noise, and share it.  With `shared_start`, nodes make the first model themselves.
     Without rounds, `training` nodes train at a time, more than the `sampled` ones whose updates a version waits for.
@@ -175,14 +181,14 @@ class RoundFacts:
     @property
     def versions_take_stc(self) -> bool:
         """Whether versions take STC: in short runs, what it leaves out is missing at the end."""
-        if self._nodes_miss_versions:
-            return self.num_rounds >= MIN_ROUNDS
-        return self.num_rounds >= (MIN_ROUNDS_OF_ALL if self.measurable else MIN_UNMEASURED_ROUNDS)
+        if not self.measurable and self.participation > FEW:
+            return False  # a server with momentum overshoots what is not published yet
+        return self.num_rounds >= (MIN_ROUNDS if self._nodes_miss_versions else MIN_ROUNDS_OF_ALL)
 
     @property
     def versions_take_topk(self) -> bool:
         """Whether the versions of a short run take top-k, because a message mostly brings the sum of several."""
-        return self.num_rounds < MIN_ROUNDS and self.participation <= SHORT_PARTICIPATION
+        return self.num_rounds < MIN_ROUNDS and self.participation <= FEW
 
     @property
     def noise_share(self) -> float:

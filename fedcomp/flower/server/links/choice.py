@@ -177,7 +177,8 @@ class LinkCompressors:
         if downlink == AUTO:
             share = self._averaging.fraction_evaluate if self._averaging is not None else 0.0
             evaluating = int(share * facts.num_nodes)
-            fetching = replace(facts, sampled=max(sampled, evaluating, measured.reached), both=uplink == AUTO)
+            both = uplink == AUTO and self.mean_is_step
+            fetching = replace(facts, sampled=max(sampled, evaluating, measured.reached), both=both)
             keep_residual = facts.versions_take_stc or _has_residual(measured.downlink)
             choices["downlink"] = choose_downlink(fetching, keep_residual=keep_residual)
             self.downlink = choices["downlink"].compressor
@@ -185,6 +186,8 @@ class LinkCompressors:
             measured.share = measured.share or first_share(facts.participation)
             self.downlink, self._balance = with_share(downlink, measured.share), balance_of(downlink)
         if uplink == AUTO:
+            if not self.mean_is_step:
+                facts = replace(facts, noise=0.0)  # it is that of a version
             facts = replace(facts, both=self._chosen and RESIDUAL not in self.downlink.memory.vectors)
             choices["uplink"] = choose_uplink(facts, keep_residual=_has_residual(measured.uplink))
             self.uplink = choices["uplink"].compressor
@@ -277,10 +280,10 @@ class LinkCompressors:
         before, self._here, step = self._here, published + residual, sketcher.sketch(change)
         averaged = max(1.0, measured.evenness * len(replies))
         noise = error / averaged
+        if not self.mean_is_step:  # what another step makes of these errors is not known
+            norm, noise = max(norm, _squared(step)), 0.0
         if RESIDUAL not in self.downlink.memory.vectors:
             noise += _squared(self._here - before - step)
-        if not self.mean_is_step:
-            norm = noise = 0.0  # errors do not add up in the model
         unpublished = sketcher.ratio(residual, published - measured.budget.first)
         measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, unpublished=unpublished)
 
