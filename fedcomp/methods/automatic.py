@@ -229,12 +229,17 @@ class RoundFacts:
         """The squared error that a version may have, over its squared norm."""
         if not self.noise:
             return min(VERSION_ERROR * self.averaged, MAX_VERSION_ERROR) * self.tolerance
-        return self.noise * (1 - self._uplink_share if self.both else 1.0) / self._step
+        return self.noise * (1 - self._uplink_share if self._both_count else 1.0) / self._step
 
     @property
     def _nodes_miss_versions(self) -> bool:
         """Whether a third of the nodes or more do not train when a version comes, and so miss it."""
         return max(self.sampled, self.training) <= MAX_PARTICIPATION * self.num_nodes
+
+    @property
+    def _both_count(self) -> bool:
+        """Whether `noise` is that of updates and versions, and not of one of them."""
+        return self.both and self.measurable
 
     @property
     def _size(self) -> float:
@@ -248,7 +253,7 @@ class RoundFacts:
         Bits fall with the inverse of an error.  A version of squared norm `step` is fetched by 1 / `participation` messages,
         and an update is one of `averaged`: the bits are 1 / (averaged u) + step / (participation v) for the shares u and v.
         """
-        if not self.both:
+        if not self._both_count:
             return 1.0
         return 1 / (1 + math.sqrt(self.averaged * self._step / self.participation))
 

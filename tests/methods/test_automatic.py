@@ -238,6 +238,7 @@ def test_both_links_share_the_noise_so_that_they_take_the_fewest_bits(sampled: i
     alone = replace(known, both=False)
     assert alone.uplink_error == pytest.approx(known.noise * known.averaged), "the other link adds none"
     assert alone.downlink_error == pytest.approx(known.noise / known.step)
+    assert replace(known, measurable=False).downlink_error == alone.downlink_error, "the noise is that of versions"
 
 
 def test_every_choice_is_a_text_that_nodes_can_parse_and_works_both_ways() -> None:

@@ -177,8 +177,7 @@ class LinkCompressors:
         if downlink == AUTO:
             share = self._averaging.fraction_evaluate if self._averaging is not None else 0.0
             evaluating = int(share * facts.num_nodes)
-            both = uplink == AUTO and self.mean_is_step
-            fetching = replace(facts, sampled=max(sampled, evaluating, measured.reached), both=both)
+            fetching = replace(facts, sampled=max(sampled, evaluating, measured.reached), both=uplink == AUTO)
             keep_residual = facts.versions_take_stc or _has_residual(measured.downlink)
             choices["downlink"] = choose_downlink(fetching, keep_residual=keep_residual)
             self.downlink = choices["downlink"].compressor
