@@ -87,8 +87,8 @@ FEW = 1 / 8
 """If at most this share of the nodes gets each version, a message mostly brings several, and their sum takes few bytes.
 
 So versions take top-k in runs of fewer than `MIN_ROUNDS`: with the one magnitude of STC, large entries would wait for later
-versions, and be missing at the end.  They take STC in longer runs of strategies that do more than average, which bear a late
-model badly: with momentum, a server overshoots what it does not see yet.
+versions, and be missing at the end.  If a strategy makes another step than the mean, only then versions take STC in longer
+runs: with momentum, a server overshoots what is not published yet.
 """
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
@@ -106,7 +106,8 @@ def auto() -> Parts:
       strategy makes another step of the mean, the bits follow from the number of averaged updates, and nodes that often take
       part use STC.  If it reads each reply, as a median does, the bits are those for a single update.
     * Versions: in long runs STC, with a density that keeps what is not published yet in proportion to what is.  In short ones,
-      and if the strategy does more than average, the same as updates; where few nodes take part in a round, top-k or STC.
+      the cross-polytope or EDEN, or top-k where few nodes take part in a round.  If the strategy makes another step of the
+      mean, the cross-polytope or EDEN in long runs too, unless few nodes take part.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -125,11 +126,12 @@ class RoundFacts:
     models, whose norm is in few places.
 
     `reads_mean` says that the strategy reads only the mean of the updates: then what a message leaves out may come later, while
-    a median of sparse updates is 0.  `measurable` says that its step is that mean, so that errors add up in the model.
-    `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
-    (`NoiseBudget.share`); if it is not `measurable`, that of the version alone, over the larger one of the squared norms of an
-    update and of a round's change.  `step` is the squared norm of a round's change over the same.  `unpublished` is the squared
-    norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three are 0 before they are measured.
+    a median of sparse updates is 0.  `measurable` says that its step is that mean, so that the errors of updates add up in the
+    model.  `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
+    (`NoiseBudget.share`); if the step is not `measurable`, that of the version alone, over the larger one of the squared norms
+    of an update and of a round's change.  `step` is the squared norm of a round's change over the same.  `unpublished` is the
+    squared norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three are 0 before they are
+    measured.
     With `both`, updates and versions add noise, and share it.  With `shared_start`, nodes make the first model themselves.
     Without rounds, `training` nodes train at a time, more than the `sampled` ones whose updates a version waits for.
     """
@@ -182,7 +184,7 @@ class RoundFacts:
     def versions_take_stc(self) -> bool:
         """Whether versions take STC: in short runs, what it leaves out is missing at the end."""
         if not self.measurable and self.participation > FEW:
-            return False  # a server with momentum overshoots what is not published yet
+            return False
         return self.num_rounds >= (MIN_ROUNDS if self._nodes_miss_versions else MIN_ROUNDS_OF_ALL)
 
     @property

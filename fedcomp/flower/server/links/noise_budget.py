@@ -2,7 +2,8 @@
 
 Independent errors of messages add up in the model like a random walk, nearly orthogonal to what it learns.  So the squared
 distance from the first model is the squared displacement by learning plus the noise.  The server knows the distance from its
-model, and the noise from the updates, which say how exact they are.  `docs/explanation/automatic-choice.md` derives the rule.
+model, and the noise from the updates, which say how exact they are, and from its versions; from these alone if a strategy makes
+another step than the mean of the updates.  `docs/explanation/automatic-choice.md` derives the rule.
 """
 
 import math
@@ -13,7 +14,7 @@ from fedcomp.flower.server.links.sketch import MAX_RATIO, SKETCH, Sketch
 from fedcomp.methods import VERY_MANY_ROUNDS
 
 MIN_NOISE, MAX_NOISE = 0.02, 3.0
-"""The least and the largest noise of a round, over the squared norm of an update.
+"""The least and the largest noise of a round, over `NoiseBudget.norm`.
 
 With more than the largest, training itself diverged in trials, however far the model had moved.
 """
@@ -60,8 +61,8 @@ class NoiseBudget:
     ) -> None:
         """Take in a round that ended with the model of the sketch `here`, all of its change included, and added `noise`.
 
-        `change` is the sketch of what the mean of `averaged` updates, of squared norm `norm`, changed.  Of all changes so far,
-        `unpublished` is the ratio of what is not published yet to what is.
+        `change` is the sketch of what the strategy made of `averaged` updates; `norm` is as in `NoiseBudget`.  Of all
+        changes so far, `unpublished` is the ratio of what is not published yet to what is.
         """
         # Changes of two rounds differ by twice the noise of one.  Independent updates have no more than the share `averaged`.
         differ = math.dist(change, self.last) ** 2 / 2 - noise if self.last else 0.0
@@ -78,7 +79,7 @@ class NoiseBudget:
         self.displacement = displacement
 
     def share(self, rounds_left: int, most: float, always: float = 0.0, power: float = 1.0) -> float:
-        """Return the noise that each of `rounds_left` rounds may add, over the squared norm of an update; 0 if it is unknown.
+        """Return the noise that each of `rounds_left` rounds may add, over `norm`; 0 if that is unknown.
 
         In the end, the noise is `most` times the displacement, which is expected to grow with a power of the rounds, as in the
         last rounds, but at most with `power`.  Noise of `always` times the sampling noise may be added in any case.

@@ -396,7 +396,7 @@ def test_the_noise_in_another_step_than_the_mean_is_that_of_the_versions(inner: 
 
 
 @pytest.mark.parametrize("nodes", [6, 12])
-def test_momentum_on_the_server_settles_as_in_plain_flower(nodes: int) -> None:
+def test_momentum_on_the_server_does_not_overshoot(nodes: int) -> None:
     """A server with momentum overshoots where the model that nodes train is late."""
     n, rounds = 3_660, 150
     steep = np.geomspace(0.01, 1, n).astype(np.float32)
