@@ -6,7 +6,7 @@ entry of the vector.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -76,8 +76,8 @@ UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
 
 In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds: what they learn late is missing at
 the end.  In runs of more than 1,000 rounds, it falls with the square of the rounds, to `UNPUBLISHED_OF_ALL`: there, what was
-published long ago makes the ratio small, however late the model is.  The third number is a factor where the strategy does more
-than average.
+published long ago makes the ratio small, however late the model is.  The third number is a factor where the strategy makes
+another step than the mean.
 """
 UNPUBLISHED_OF_ALL = 0.05
 """The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
@@ -280,6 +280,8 @@ def choose_uplink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
     """
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
+    if not facts.measurable:
+        facts = replace(facts, noise=0.0)  # it is that of a version
     least = {
         _mean(facts): eden_bits(facts.uplink_error),
         _first(facts.first_contacts): FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts,

@@ -169,7 +169,13 @@ def test_error_feedback_needs_more_rounds_where_nodes_miss_no_version() -> None:
     assert [known.versions_take_stc for known in without_rounds] == [False] * 3 + [True] * 3
 
 
-def test_a_strategy_that_does_more_than_average_gets_error_feedback_only_where_few_nodes_get_each_version() -> None:
+def test_what_versions_add_to_another_step_than_the_mean_does_not_decide_on_updates() -> None:
+    known = replace(facts(20_000, 300, 20, 5), measurable=False)
+    assert choose_uplink(replace(known, noise=3.0, step=1.0)) == choose_uplink(known)
+    assert choose_downlink(replace(known, noise=3.0, step=1.0)) != choose_downlink(known)
+
+
+def test_versions_of_another_step_than_the_mean_get_error_feedback_only_where_few_nodes_train() -> None:
     """With momentum on the server and all of 20 nodes in 250 rounds, a late model cost eight points, and noise nothing."""
     for nodes, stc in ((5, False), (20, False), (39, False), (40, True)):
         known = [replace(facts(20_000, rounds, nodes, 5), measurable=False) for rounds in (29, 30, 1000)]

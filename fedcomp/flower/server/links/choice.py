@@ -89,8 +89,7 @@ class Measurements:
         changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
         budget: The noise in the model, and how far it has moved by learning.
         gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
-        inequality: The winsorized mean of the updates' squared norms over their median, in the last
-            rounds.
+        inequality: The winsorized mean of the updates' squared norms over their median, in the last rounds.
     """
 
     uplink: str = ""
@@ -185,8 +184,6 @@ class LinkCompressors:
             measured.share = measured.share or first_share(facts.participation)
             self.downlink, self._balance = with_share(downlink, measured.share), balance_of(downlink)
         if uplink == AUTO:
-            if not self.mean_is_step:
-                facts = replace(facts, noise=0.0)  # it is that of a version
             facts = replace(facts, both=self._chosen and RESIDUAL not in self.downlink.memory.vectors)
             choices["uplink"] = choose_uplink(facts, keep_residual=_has_residual(measured.uplink))
             self.uplink = choices["uplink"].compressor

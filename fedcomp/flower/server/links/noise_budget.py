@@ -37,7 +37,7 @@ class NoiseBudget:
         displacement: The squared distance from the first model, without the noise.
         growth: By how much `displacement` grows in a round, in the last rounds.
         norm: The squared norm of an update, in the last rounds; 0 if it is unknown.  That of a round's change, if it is larger
-            and the strategy does more than average.
+            and the strategy makes another step than the mean.
         step: The squared norm of the change of a round, in the last rounds.
         sampling: The squared error of a round's mean because other nodes or batches could have been drawn, in the last rounds;
             an estimate, which may be below 0.
