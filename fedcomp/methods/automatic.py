@@ -71,7 +71,7 @@ MIN_ROUNDS_OF_ALL = MANY_ROUNDS
 """The rounds that STC needs where nodes miss no version."""
 SENDS_BY_SERVER = 1.0
 """How often the server sends each entry in a run of up to 1,000 rounds, on average, if as much is unpublished as may be."""
-UNPUBLISHED, UNPUBLISHED_POWER, UNMEASURED = 1.25, 3.0, 0.1
+UNPUBLISHED, UNPUBLISHED_POWER, OTHER_STEP = 1.25, 3.0, 0.1
 """The squared norm of the change that may be unpublished over that of the published one, in long runs (`Sketcher.ratio`).
 
 In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds: what they learn late is missing at
@@ -126,12 +126,12 @@ class RoundFacts:
     models, whose norm is in few places.
 
     `reads_mean` says that the strategy reads only the mean of the updates: then what a message leaves out may come later, while
-    a median of sparse updates is 0.  `measurable` says that its step is that mean, so that the errors of updates add up in the
-    model.  `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
-    (`NoiseBudget.share`); if the step is not `measurable`, that of the version alone, over the larger one of the squared norms
-    of an update and of a round's change.  `step` is the squared norm of a round's change over the same.  `unpublished` is the
-    squared norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three are 0 before they are
-    measured.
+    a median of sparse updates is 0.  `mean_is_step` says that it adds this mean to the model, so that the errors of updates add
+    up there.  `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an
+    update (`NoiseBudget.share`).  If the step is not the mean, it is the error of the version alone, over the larger one of the
+    squared norms of an update and of a round's change.  `step` is the squared norm of a round's change over the same.
+    `unpublished` is the squared norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three
+    are 0 before they are measured.
     With `both`, updates and versions add noise, and share it.  With `shared_start`, nodes make the first model themselves.
     Without rounds, `training` nodes train at a time, more than the `sampled` ones whose updates a version waits for.
     """
@@ -145,7 +145,7 @@ class RoundFacts:
     changed: int = 0
     gain: float = 1.0
     reads_mean: bool = True
-    measurable: bool = True
+    mean_is_step: bool = True
     noise: float = 0.0
     step: float = 0.0
     both: bool = True
@@ -183,7 +183,7 @@ class RoundFacts:
     @property
     def versions_take_stc(self) -> bool:
         """Whether versions take STC: in short runs, what it leaves out is missing at the end."""
-        if not self.measurable and self.participation > FEW:
+        if not self.mean_is_step and self.participation > FEW:
             return False
         return self.num_rounds >= (MIN_ROUNDS if self._nodes_miss_versions else MIN_ROUNDS_OF_ALL)
 
@@ -211,10 +211,10 @@ class RoundFacts:
     @property
     def may_be_unpublished(self) -> float:
         """The `unpublished` above which versions become denser than one `num_rounds`-th."""
-        if self.measurable:
+        if self.mean_is_step:
             most = UNPUBLISHED if self._nodes_miss_versions else UNPUBLISHED_OF_ALL
         else:
-            most = UNPUBLISHED * UNMEASURED
+            most = UNPUBLISHED * OTHER_STEP
         if self.num_rounds > VERY_MANY_ROUNDS:
             most = max(most * (VERY_MANY_ROUNDS / self.num_rounds) ** 2, UNPUBLISHED_OF_ALL)
         return most * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), UNPUBLISHED_POWER) * self._size
@@ -241,7 +241,7 @@ class RoundFacts:
     @property
     def _both_count(self) -> bool:
         """Whether `noise` is that of updates and versions, and not of one of them."""
-        return self.both and self.measurable
+        return self.both and self.mean_is_step
 
     @property
     def _size(self) -> float:
@@ -280,14 +280,14 @@ def choose_uplink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
     """
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
-    if not facts.measurable:
+    if not facts.mean_is_step:
         facts = replace(facts, noise=0.0)  # it is that of a version
     least = {
         _mean(facts): eden_bits(facts.uplink_error),
         _first(facts.first_contacts): FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts,
     } | _small(facts)
     density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
-    may_wait = facts.reads_mean and not facts.measurable and facts.requests >= MIN_REQUESTS
+    may_wait = facts.reads_mean and not facts.mean_is_step and facts.requests >= MIN_REQUESTS
     feedback = may_wait and _stc_bits(density) <= max(least.values())
     if keep_residual or feedback:
         flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0

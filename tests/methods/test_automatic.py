@@ -15,7 +15,7 @@ from fedcomp.methods.automatic import (
     eden_bits,
 )
 
-MANY = RoundFacts(n=20_000, server_round=1, num_rounds=1000, num_nodes=10, sampled=10, averaged=10, measurable=False)
+MANY = RoundFacts(n=20_000, server_round=1, num_rounds=1000, num_nodes=10, sampled=10, averaged=10, mean_is_step=False)
 
 
 def facts(n: int, num_rounds: int, num_nodes: int, sampled: int, server_round: int = 1) -> RoundFacts:
@@ -49,13 +49,13 @@ def bits_of(compressor: fedcomp.Compressor) -> float:
         (facts(20_000, 100, 50, 10), "crosspolytope(bits=0.399)", "stc(density=0.01)"),
         (facts(20_000, 1000, 10, 10), "crosspolytope(bits=0.399)", "stc(density=0.001)"),
         (facts(20_000, 1000, 15, 10), "crosspolytope(bits=0.399)", "stc(density=0.001)"),
-        (replace(facts(20_000, 1000, 10, 10), measurable=False), "stc(density=0.012)", "crosspolytope(bits=0.285)"),
+        (replace(facts(20_000, 1000, 10, 10), mean_is_step=False), "stc(density=0.012)", "crosspolytope(bits=0.285)"),
         (
-            replace(facts(20_000, 300, 39, 5), measurable=False),
+            replace(facts(20_000, 300, 39, 5), mean_is_step=False),
             "crosspolytope(bits=0.675)",
             "crosspolytope(bits=0.333)",
         ),
-        (replace(facts(20_000, 300, 40, 5), measurable=False), "crosspolytope(bits=0.675)", "stc(density=0.00333)"),
+        (replace(facts(20_000, 300, 40, 5), mean_is_step=False), "crosspolytope(bits=0.675)", "stc(density=0.00333)"),
         (facts(20_000, 100, 20, 1), "eden(bits=1.91)", "stc(density=0.01)"),
         (facts(20_000, 300, 20, 5), "crosspolytope(bits=0.675)", "stc(density=0.00333)"),
         (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.00333)"),
@@ -116,7 +116,7 @@ def test_a_first_contact_happens_once_per_node() -> None:
 
 def test_the_last_version_does_not_bring_all_that_was_left_out() -> None:
     """At once it would bring the noise of many rounds back, which error feedback had spread over them."""
-    known = replace(MANY, measurable=True)
+    known = replace(MANY, mean_is_step=True)
     assert choose_downlink(replace(known, server_round=known.num_rounds)) == choose_downlink(known)
 
 
@@ -170,7 +170,7 @@ def test_error_feedback_needs_more_rounds_where_nodes_miss_no_version() -> None:
 
 
 def test_what_versions_add_to_another_step_than_the_mean_does_not_decide_on_updates() -> None:
-    known = replace(facts(20_000, 300, 20, 5), measurable=False)
+    known = replace(facts(20_000, 300, 20, 5), mean_is_step=False)
     assert choose_uplink(replace(known, noise=3.0, step=1.0)) == choose_uplink(known)
     assert choose_downlink(replace(known, noise=3.0, step=1.0)) != choose_downlink(known)
 
@@ -178,7 +178,7 @@ def test_what_versions_add_to_another_step_than_the_mean_does_not_decide_on_upda
 def test_versions_of_another_step_than_the_mean_get_error_feedback_only_where_few_nodes_train() -> None:
     """With momentum on the server and all of 20 nodes in 250 rounds, a late model cost eight points, and noise nothing."""
     for nodes, stc in ((5, False), (20, False), (39, False), (40, True)):
-        known = [replace(facts(20_000, rounds, nodes, 5), measurable=False) for rounds in (29, 30, 1000)]
+        known = [replace(facts(20_000, rounds, nodes, 5), mean_is_step=False) for rounds in (29, 30, 1000)]
         assert [each.versions_take_stc for each in known] == [False, stc, stc]
 
 
@@ -187,8 +187,8 @@ def test_a_shorter_run_and_a_small_model_publish_more_of_each_change() -> None:
     assert shares == pytest.approx([0.03375, 0.15625, 1.25, 1.25])
     assert facts(440, 100, 20, 5).may_be_unpublished == pytest.approx(0.125)
     assert facts(20_000, 100, 14, 10).may_be_unpublished == facts(20_000, 1000, 5, 5).may_be_unpublished == 0.05
-    unmeasured = replace(facts(20_000, 100, 40, 5), measurable=False)
-    assert unmeasured.may_be_unpublished == pytest.approx(0.125)
+    other = replace(facts(20_000, 100, 40, 5), mean_is_step=False)
+    assert other.may_be_unpublished == pytest.approx(0.125)
     densities = [
         density_of(choose_downlink(replace(facts(n, rounds, 20, 5), unpublished=0.1)).compressor)
         for n, rounds in ((440, 30), (20_000, 30), (20_000, 50), (20_000, 100), (20_000, 1000))
@@ -201,7 +201,7 @@ def test_a_run_of_thousands_of_rounds_is_no_later_than_one_of_a_thousand() -> No
     lengths = (1000, 2000, 5000, 20_000)
     known = [facts(20_000, rounds, 20, 5) for rounds in lengths]
     assert [each.may_be_unpublished for each in known] == pytest.approx([1.25, 0.3125, 0.05, 0.05])
-    for each in (replace(known[1], measurable=False), facts(20_000, 2000, 5, 5)):
+    for each in (replace(known[1], mean_is_step=False), facts(20_000, 2000, 5, 5)):
         assert each.may_be_unpublished == 0.05
     assert {density_of(choose_downlink(each).compressor) for each in known} == {1 / 1000}, "nothing is measured yet"
     densities = [density_of(choose_downlink(replace(each, unpublished=0.5)).compressor) for each in known]
@@ -244,7 +244,7 @@ def test_both_links_share_the_noise_so_that_they_take_the_fewest_bits(sampled: i
     alone = replace(known, both=False)
     assert alone.uplink_error == pytest.approx(known.noise * known.averaged), "the other link adds none"
     assert alone.downlink_error == pytest.approx(known.noise / known.step)
-    assert replace(known, measurable=False).downlink_error == alone.downlink_error, "the noise is that of versions"
+    assert replace(known, mean_is_step=False).downlink_error == alone.downlink_error, "the noise is that of versions"
 
 
 def test_every_choice_is_a_text_that_nodes_can_parse_and_works_both_ways() -> None:
@@ -252,7 +252,7 @@ def test_every_choice_is_a_text_that_nodes_can_parse_and_works_both_ways() -> No
     for _ in range(500):
         n, rounds, nodes = (int(10**power) for power in rng.uniform(0, (8, 5, 4)))
         known = facts(n, rounds, nodes, int(rng.integers(1, nodes + 1)), int(rng.integers(1, rounds + 2)))
-        known = replace(known, averaged=float(rng.uniform(1, known.sampled)), measurable=bool(rng.integers(2)))
+        known = replace(known, averaged=float(rng.uniform(1, known.sampled)), mean_is_step=bool(rng.integers(2)))
         known = replace(
             known,
             noise=float(rng.choice([0.0, rng.uniform(0.02, 3)])),

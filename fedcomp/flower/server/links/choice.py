@@ -201,7 +201,7 @@ class LinkCompressors:
             max(1.0, measured.evenness * sampled) if self._averages else 1.0,
             measured.changed,
             measured.gain,
-            measurable=self.mean_is_step,
+            mean_is_step=self.mean_is_step,
             reads_mean=self._reads_mean,
             shared_start=publisher.start is not None,
             training=training,
