@@ -278,6 +278,69 @@ def test_a_record_that_cannot_be_sent_costs_only_itself(flower_log: pytest.LogCa
         )
 
 
+class TwoNetworks(FedAvg):
+    """FedAvg that also sends a network `b` of the same shape, which nodes train in even rounds in place of the model."""
+
+    def __init__(self) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self.b = self.sent = ArrayRecord({"w": Array(np.full(300, 3, np.float32))})
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
+        self.sent = arrays
+        for message in super().configure_train(server_round, arrays, config, grid):
+            message.content["b"] = self.b
+            yield message
+
+
+class InTurn(TwoNetworks):
+    """Aggregates the network of the round."""
+
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+        key = "arrays" if server_round % 2 else "b"
+        trained = [cast(ArrayRecord, reply.content[key])["w"].numpy() for reply in replies]
+        new = ArrayRecord({"w": Array(np.mean(trained, axis=0).astype(np.float32))})
+        if key == "arrays":
+            return new, MetricRecord()
+        self.b = new
+        return self.sent, MetricRecord()
+
+
+def _in_turn() -> ClientApp:
+    client_app = ClientApp(mods=[CompressionMod()])
+
+    @client_app.train()
+    def train(message: Message, context: Context) -> Message:
+        server_round = cast(int, cast(ConfigRecord, message.content["config"])["server-round"])
+        key = "arrays" if server_round % 2 else "b"
+        w = cast(ArrayRecord, message.content[key])["w"].numpy() + np.float32(context.node_id)
+        content = RecordDict({key: ArrayRecord({"w": Array(w)}), "metrics": MetricRecord({"num-examples": 1})})
+        return Message(content, reply_to=message)
+
+    return client_app
+
+
+def test_a_reply_under_the_key_of_another_record_of_the_message_is_not_the_model() -> None:
+    inner = InTurn()
+    strategy = CompressedStrategy(inner, uplink=fedcomp.stc(density=0.1), downlink=fedcomp.dense())
+    first = ArrayRecord({"w": Array(np.zeros(300, np.float32))})
+    strategy.start(LocalGrid(_in_turn(), 3), first, num_rounds=4)
+    np.testing.assert_array_equal(inner.b["w"].numpy(), 3 + 2 * 2)  # the mean of 1, 2 and 3, in two rounds
+    assert (strategy.ledger.refused, strategy.version) == (0, 4)
+    assert all(strategy.ledger.of_round(even).uplink_bytes > 3 * 300 * 4 for even in (2, 4)), "`b` travels as it is"
+    assert strategy.ledger.of_round(3).uplink_bytes < 3 * 300
+
+
+def test_a_strategy_of_flower_drops_replies_without_the_model_and_says_why(
+    flower_log: pytest.LogCaptureFixture,
+) -> None:
+    strategy = CompressedStrategy(TwoNetworks(), uplink=fedcomp.dense(), downlink=fedcomp.dense())
+    first = ArrayRecord({"w": Array(np.zeros(300, np.float32))})
+    strategy.start(LocalGrid(_in_turn(), 3), first, num_rounds=2)
+    np.testing.assert_allclose(strategy.arrays["w"].numpy(), 2, atol=1e-6)
+    assert (strategy.ledger.refused, strategy.version) == (3, 1)
+    assert "not under the key of another record" in flower_log.text
+
+
 @pytest.mark.parametrize(
     ("chosen", "text"),
     [

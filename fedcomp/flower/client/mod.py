@@ -112,8 +112,9 @@ class CompressionMod:
             # Store nothing from this message: accepting a forged number would make every genuine one look stale.
             return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
         decode_seconds = time.thread_time() - start_s + (cache.saved_seconds if cache else 0.0)
-        identity = identity_of(context)
-        return state, Asked(request, key, contents.record_uplinks, contents.clipping_norm, identity, decode_seconds)
+        further, identity = frozenset(contents.dense), identity_of(context)
+        asked = Asked(request, key, further, contents.record_uplinks, contents.clipping_norm, identity, decode_seconds)
+        return state, asked
 
     def _taken(
         self, reply: Message, message: Message, state: ClientState, asked: Asked

@@ -19,6 +19,7 @@ class Asked:
     Attributes:
         request: Its header.
         key: The key of the model in it.
+        further: The keys of the other ArrayRecords in it.
         uplinks: Key -> text of the compressor of each further record that is to be compressed.
         max_norm: The largest l2 norm of the update; None for no bound.
         identity: The number that seeds what the node draws (`identity_of`).
@@ -27,6 +28,7 @@ class Asked:
 
     request: ServerMessage
     key: str
+    further: frozenset[str]
     uplinks: dict[str, str]
     max_norm: float | None
     identity: int
@@ -51,15 +53,16 @@ def trained_model(
     """Return the key and the record of the trained model in a reply with `arrays`; None for a reply that need not bring one.
 
     It is the record under the key of the model that was sent.  Without one, it is the only record with tensors of the model,
-    or the only record of all.  A record with a compressor of its own never is.  The model
-    comes back under the names that were sent: `match_names` matches other ones, and one line of the log, which is then in
-    `logged`, says how.
+    or the only record of all.  A record with a compressor of its own never is, nor one under the key of another record of
+    the message.  The model comes back under the names that were sent: `match_names` matches other ones, and one line of the
+    log, which is then in `logged`, says how.
 
     Raises `ValueError` for names that do not match, and if several records hold tensors of the model.
     """
     if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
         return None
-    key, arrays = asked.key, {name: record for name, record in arrays.items() if name not in asked.uplinks}
+    others = asked.further | asked.uplinks.keys()
+    key, arrays = asked.key, {name: record for name, record in arrays.items() if name not in others}
     names = {tensor.name for tensor in layout.tensors}
     fitting = [name for name, record in arrays.items() if names & record.keys()]
     if key in arrays:

@@ -66,7 +66,10 @@ class ReplyNeeds:
         if self.strict and len(metrics) != 1:
             raise MissingRecordError(f"it holds {len(metrics)} MetricRecords; one is needed")
         if self.strict and self.train and update is None:
-            raise MissingRecordError("none of its ArrayRecords has the names and shapes of the model")
+            raise MissingRecordError(
+                "none of its ArrayRecords is the model: one with its names and shapes, not under the key of another record of "
+                "the message"
+            )
         if self.one_array_record and len(keys - self.further_records) != 1:
             needed = " and ".join(["the model", *sorted(self.further_records)])
             raise MissingRecordError(f"it holds the ArrayRecords {sorted(keys)}; the strategy reads only {needed}")
