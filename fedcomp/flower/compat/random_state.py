@@ -36,6 +36,16 @@ class IsolatedRandom:
             finally:
                 self.state = random.getstate()
 
+    @contextmanager
+    def handed_back(self) -> Generator[None]:
+        """Let the module continue from this position after the block, if it moved there: the next run draws other nodes."""
+        before = self.state
+        try:
+            yield
+        finally:
+            if self.state != before:
+                random.setstate(self.state)
+
 
 class RngPreservingGrid(GridWrapper):
     """A grid that restores the module `random` after listing the nodes: a SuperLink takes time, and others draw meanwhile."""

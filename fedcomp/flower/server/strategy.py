@@ -268,19 +268,20 @@ class CompressedStrategy(Strategy):
         grid = QueryGrid(grid, self._exchange.count_dense)
         self._offset, self._exchange.round = offset, offset + 1
         try:
-            result = start_rounds(
-                self.inner,
-                steps,
-                grid,
-                initial_arrays,
-                offset,
-                self._hook,
-                evaluate_fn,
-                num_rounds=num_rounds,
-                timeout=timeout,
-                train_config=train_config,
-                evaluate_config=evaluate_config,
-            )
+            with self._random.handed_back():
+                result = start_rounds(
+                    self.inner,
+                    steps,
+                    grid,
+                    initial_arrays,
+                    offset,
+                    self._hook,
+                    evaluate_fn,
+                    num_rounds=num_rounds,
+                    timeout=timeout,
+                    train_config=train_config,
+                    evaluate_config=evaluate_config,
+                )
             self._hook.end(self.ledger)
             self._exchange.log_totals()
             self._failed.end(untrained=offset == 0 if steps is not self else self.version == 0)

@@ -1,9 +1,11 @@
 import random
 from collections.abc import Iterable
+from contextlib import suppress
 
+import pytest
 from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAvg, Strategy
 
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.compat import IsolatedRandom
@@ -70,3 +72,22 @@ def test_draws_while_the_nodes_are_listed_change_nothing() -> None:
         CompressedStrategy(inner).start(kind(app(), 10), model(), num_rounds=5)
         picked.append(inner.picked)
     assert picked[0] == picked[1]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_next_run_of_the_process_picks_the_nodes_that_plain_flower_picks(fails: bool) -> None:
+    def stop(number: int, _: ArrayRecord) -> None:
+        if fails and number == 2:
+            raise KeyboardInterrupt
+
+    picked = []
+    for wrap in (False, True):
+        inners = [Drawn(), Drawn()]
+        random.seed(8)
+        for inner in inners:
+            strategy: Strategy = CompressedStrategy(inner) if wrap else inner
+            with suppress(KeyboardInterrupt):
+                strategy.start(LocalGrid(app(with_mod=wrap), 10), model(), num_rounds=3, evaluate_fn=stop)
+        picked.append([inner.picked for inner in inners])
+    assert picked[0] == picked[1]
+    assert picked[0][0] != picked[0][1], "the runs differ"
