@@ -233,6 +233,17 @@ def test_the_log_names_the_clipping_norm_once(flower_log: pytest.LogCaptureFixtu
     assert str(CLIP) in lines[0]
 
 
+def test_a_clipping_norm_that_no_strategy_of_flower_has_sent_is_a_warning(flower_log: pytest.LogCaptureFixture) -> None:
+    strategies = (FedAvg(fraction_evaluate=0.0), fixed(FedAvg(fraction_evaluate=0.0)))
+    for inner, warned in zip(strategies, (True, False), strict=True):
+        flower_log.clear()
+        config = ConfigRecord({"clipping_norm": CLIP})
+        CompressedStrategy(inner).start(LocalGrid(app(fixedclipping_mod), NODES), model(), 2, train_config=config)
+        lines = [record for record in flower_log.records if "fedcomp: clipping_norm" in record.getMessage()]
+        assert [record.levelname for record in lines] == ["WARNING" if warned else "INFO"]
+        assert ("another key" in lines[0].getMessage()) is warned
+
+
 @pytest.mark.parametrize(
     "wrap",
     [

@@ -1,6 +1,7 @@
 """Flower's strategies of differential privacy: they belong inside `CompressedStrategy`, and bound what is sent."""
 
 from collections.abc import Iterable
+from logging import INFO, WARNING
 
 import numpy as np
 from flwr.app import Message
@@ -13,7 +14,7 @@ from flwr.serverapp.strategy import (
 )
 
 from fedcomp.compressor import Compressor
-from fedcomp.flower.compat import callers, nested_strategies
+from fedcomp.flower.compat import callers, log, nested_strategies
 from fedcomp.flower.records import Contents
 
 CLIENT_SIDE = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyClientSideAdaptiveClipping)
@@ -49,3 +50,15 @@ def sent_clipping_norm(messages: Iterable[Message]) -> float | None:
     """Return the largest clipping norm in the configs of `messages`; None if there is none."""
     norms = [norm for message in messages if (norm := Contents.of(message.content).clipping_norm) is not None]
     return max(norms, default=None)
+
+
+def log_clipping_norm(inner: Strategy, norm: float) -> None:
+    """Log that `norm` bounds each update; warn if no strategy in `inner` has asked for it, so that it may mean gradients."""
+    if any(isinstance(strategy, CLIENT_SIDE) for _, strategy in nested_strategies(inner)):
+        log(INFO, "fedcomp: clipping_norm %g is in the config: each node's decoded update has at most that norm", norm)
+    else:
+        text = (
+            "fedcomp: clipping_norm %g is in the config, without a strategy of Flower's that clips on the client: each node's "
+            "whole update is scaled down to that norm; for ordinary gradient clipping, use another key"
+        )
+        log(WARNING, text, norm)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from logging import INFO, WARNING
+from logging import WARNING
 
 from flwr.app import Message
 from flwr.serverapp.strategy import Strategy
@@ -11,7 +11,7 @@ from fedcomp.compressor import Compressor
 from fedcomp.flower.compat import log
 from fedcomp.flower.records import Messages, dense_size, dense_sizes
 from fedcomp.flower.server.async_mode import AsyncMode
-from fedcomp.flower.server.dp_strategies import sent_clipping_norm
+from fedcomp.flower.server.dp_strategies import log_clipping_norm, sent_clipping_norm
 from fedcomp.flower.server.further_records import DenseRecords, FurtherRecords
 from fedcomp.flower.server.message_kind import MessageKind
 from fedcomp.flower.server.model.published_model import PublishedModel
@@ -92,8 +92,7 @@ class Exchange:
         if kind is MessageKind.TRAIN_MESSAGE:
             known, self._max_norm = self._max_norm, sent_clipping_norm(messages)
             if self._max_norm is not None and known is None:
-                text = "fedcomp: clipping_norm %g is in the config: each node's decoded update has at most that norm"
-                log(INFO, text, self._max_norm)
+                log_clipping_norm(self._inner, self._max_norm)
 
     def arrive(self, replies: Sequence[Message], publisher: Publisher) -> None:
         """Parse replies that have arrived while others are awaited; they count when they are validated."""
