@@ -49,7 +49,6 @@ class Exchange:
         """Start with an empty ledger; `clipping` bounds updates, the other arguments are those of `CompressedStrategy`."""
         self.further_records = FurtherRecords(records)
         self._inner, self._order, self._clipping, self._mode = inner, order, clipping, mode
-        self.dense_records = DenseRecords()
         self._early = EarlyReplies()
         self._max_norm: float | None = None  # of an update of this round
         self._types: dict[int, str] = {}  # node -> the type of its message of this step
@@ -59,7 +58,7 @@ class Exchange:
 
     def restore(self, ledger: Ledger, heard: Mapping[int, int]) -> None:
         """Go on with the ledger of an earlier run, and the rounds in which its nodes were last heard."""
-        self.ledger, self.participation = ledger, Participation(heard)
+        self.ledger, self.participation, self.dense_records = ledger, Participation(heard), DenseRecords()
 
     def pack(
         self,

@@ -157,6 +157,7 @@ class CompressedStrategy(Strategy):
         self._random = IsolatedRandom()
         self._buffered: BufferedGrid | None = None
         self._exchange = Exchange(inner, records, order, clipping, mode)
+        self._last_result: ArrayRecord | None = None  # of a model that is not compressed
         self._model: PublishedModel | None = None  # set last: from then on, the settings of `inner` go there
 
     def __getattr__(self, name: str) -> Any:
@@ -243,7 +244,8 @@ class CompressedStrategy(Strategy):
         """Run `num_rounds` rounds as Flower's `Strategy.start` does, or as that of the inner strategy if it has its own.
 
         Called again, or after `load`, it continues from the published model; `initial_arrays` only need to be of the same
-        model then.  A model without floating tensors, such as XGBoost's bytes, travels as it is.
+        model then.  A model without floating tensors, such as XGBoost's bytes, travels as it is, and training starts from
+        `initial_arrays`: unless they are the last result, rounds count from 1 again, and the ledger is a new one.
 
         A round in which the inner strategy raises an exception while it aggregates, or makes a model with numbers that cannot
         be sent, has no result: the log says why, the updates go back to their nodes, and the next round begins.  What the
@@ -257,6 +259,9 @@ class CompressedStrategy(Strategy):
         offset = self.round  # each start of Flower's counts from 1
         if self._model is None and not self.local and is_incompressible(initial_arrays):
             check_uncompressed(initial_arrays, self._checkpoint, self._exchange.further_records.compressors, self.mode)
+            if self._last_result is not None and not are_equal(initial_arrays, self._last_result):  # another training
+                offset = 0
+                self._exchange.restore(Ledger(), {})
             steps = UncompressedStrategy(self.inner, self._exchange, self._hook, self._failed, offset)
         else:
             if self.mode is not None:
@@ -289,7 +294,7 @@ class CompressedStrategy(Strategy):
             self._offset, self._buffered = 0, None
             self._hook.cancel()
         if steps is not self:
-            self.round = offset + num_rounds
+            self.round, self._last_result = offset + num_rounds, getattr(result, "arrays", None)
         elif not overrides_start(self.inner):  # such a start may return the best model instead
             result.arrays = self.arrays
         return result

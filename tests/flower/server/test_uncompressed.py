@@ -130,6 +130,20 @@ def test_a_second_start_goes_on_counting() -> None:
     assert set(strategy.ledger.by_round()) == {1, 2, 3}
 
 
+def test_a_second_start_from_another_model_counts_from_1_as_plain_flower_does(
+    flower_log: pytest.LogCaptureFixture,
+) -> None:
+    rounds: list[Round] = []
+    strategy = CompressedStrategy(FedXgbCyclic(), on_round=rounds.append)
+    first = _run(strategy, bagging=False)
+    traffic, closing = strategy.ledger.total(), flower_log.messages[-1]
+    flower_log.clear()
+    assert _run(strategy, bagging=False) == first == _run(FedXgbCyclic(), bagging=False)
+    assert [each.number for each in rounds] == [1, 2, 3, 4] * 2
+    assert rounds[3].total == rounds[7].total == traffic == strategy.ledger.total()
+    assert closing in flower_log.messages, "also the bytes of uncompressed records are those of one training"
+
+
 def test_what_needs_a_published_model_is_refused(tmp_path: Path) -> None:
     strategy = CompressedStrategy(FedXgbCyclic(), checkpoint=Checkpoint(tmp_path / "checkpoint"))
     with pytest.raises(ValueError, match="checkpoint"):
