@@ -345,7 +345,7 @@ class CompressedStrategy(Strategy):
     ) -> list[Message]:
         if self._model is None:
             self._model = self._publish_first(arrays)
-        self._model.check(arrays)
+        self._model.check(arrays, begins=server_round == 1)
         server_round += self._offset
         self._exchange.round = server_round
         train, grid = kind is MessageKind.TRAIN_MESSAGE, RngPreservingGrid(grid)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAvg, Strategy
 
 from fedcomp.errors import DivergedError
 from fedcomp.flower import Checkpoint, CompressedStrategy, LocalGrid, to_record
@@ -43,6 +43,16 @@ def test_after_load_the_first_model_is_only_a_form(tmp_path: Path, flower_log: p
         strategy.load(path)
         strategy.start(LocalGrid(app(), 2), model(), num_rounds=1)
     assert "a new training needs" not in flower_log.text
+
+
+def test_a_second_training_through_a_wrapper_is_refused_with_what_helps() -> None:
+    """A user's strategy around this one passes its steps on; the loop is that of Flower."""
+    strategy, grid = strategy_of(), LocalGrid(app(), 2)
+    Strategy.start(strategy, grid, model(), num_rounds=2)
+    Strategy.start(strategy, grid, strategy.arrays, num_rounds=1)
+    assert strategy.version == 3
+    with pytest.raises(ValueError, match="not the published model.*a new training with a new CompressedStrategy"):
+        Strategy.start(strategy, grid, model(), num_rounds=1)
 
 
 def test_a_mask_with_infinity_is_refused_with_what_helps() -> None:

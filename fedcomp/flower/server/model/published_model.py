@@ -92,14 +92,20 @@ class PublishedModel:
             if isinstance(each, ServerOptimizer):
                 each.exact = exact
 
-    def check(self, arrays: ArrayRecord) -> None:
-        """Raise `ValueError` if `arrays` are not the published model: nodes would train from a model they were never sent."""
+    def check(self, arrays: ArrayRecord, *, begins: bool = False) -> None:
+        """Raise `ValueError` if `arrays` are not the published model: nodes would train from a model they were never sent.
+
+        `begins` says that they come in the first round of a training.
+        """
         if arrays is self.public and _holds(arrays, self._public_arrays):
             return
         replica = self.publisher.replica
         change, exact = replica.layout.flatten(records.to_arrays(arrays), replica.vector)
         if change.any() or exact != replica.exact:
-            raise ValueError("the arrays are not the published model; pass on what aggregate_train returned, unchanged")
+            more = ", or begin a new training with a new CompressedStrategy" if begins and replica.version else ""
+            raise ValueError(
+                f"the arrays are not the published model; pass on what aggregate_train returned, unchanged{more}"
+            )
 
     def check_layout(
         self, arrays: ArrayRecord, patterns: Iterable[str], tied: Iterable[Iterable[str]], exact: Iterable[str]
