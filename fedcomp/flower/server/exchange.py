@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
 from fedcomp.flower.compat import log
-from fedcomp.flower.records import Messages, dense_size, dense_sizes
+from fedcomp.flower.records import Messages, array_records, dense_size, dense_sizes
 from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.dp_strategies import log_clipping_norm, sent_clipping_norm
 from fedcomp.flower.server.further_records import DenseRecords, FurtherRecords
@@ -52,6 +52,7 @@ class Exchange:
         self._early = EarlyReplies()
         self._max_norm: float | None = None  # of an update of this round
         self._types: dict[int, str] = {}  # node -> the type of its message of this step
+        self._without_arrays = set[int]()  # nodes whose message holds no arrays, so that no frame answers it
         self._differ = self._same_records = False
         self.asked = self.round = 0
         self.restore(Ledger(), {})
@@ -72,17 +73,20 @@ class Exchange:
     ) -> None:
         """Put the frames that their nodes need into `messages`; nodes answer with `uplink`, seeded by `seed`.
 
-        Replies of `busy` nodes to earlier messages are expected too.
+        Messages without arrays stay as they are.  Replies of `busy` nodes to earlier messages are expected too.
 
-        Raises `ValueError` for a message without the published model.
+        Raises `ValueError` for a message with arrays, but without the published model.
         """
         nodes = [message.metadata.dst_node_id for message in messages]
         self._types = {message.metadata.dst_node_id: message.metadata.message_type for message in messages}
         self.participation.ask(nodes, busy)
+        with_arrays = [message for message in messages if array_records(message.content)]
+        nodes = [message.metadata.dst_node_id for message in with_arrays]
+        self._without_arrays = (self._without_arrays & busy) | (self._types.keys() - set(nodes))
         start_s = time.thread_time()
         if model.publisher.make_jumps(nodes):
             self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.thread_time() - start_s)
-        for message in messages:
+        for message in with_arrays:
             amounts = model.pack(message, str(uplink), seed, type(self._inner).__name__)
             if kind is MessageKind.TRAIN_MESSAGE:
                 amounts["downlink_bytes"] += self.further_records.ask(message)
@@ -107,7 +111,8 @@ class Exchange:
         replies = list(replies)
         asked = self.asked = self.participation.take(server_round, replies, self.ledger, busy)
         received = [ReceivedReply.of(reply) for reply in replies]
-        check_mod(server_round, received, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
+        framed = [each for each in received if each.message.metadata.src_node_id not in self._without_arrays]
+        check_mod(server_round, framed, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
         validator = ReplyValidator(
             model.publisher,
             self.ledger,
@@ -124,6 +129,7 @@ class Exchange:
             self._same_records,
             self._early,
             self._types,
+            self._without_arrays,
         )
         valid, failed = validator.validate(received, train=train)
         self._early.clear()

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedcomp.compressor import Compressor
 from fedcomp.core import check_bool, check_int
 from fedcomp.flower.compat import IsolatedRandom, RngPreservingGrid, log, nested_strategies, overrides_start
-from fedcomp.flower.records import Messages, are_equal
+from fedcomp.flower.records import Messages, are_equal, array_records
 from fedcomp.flower.server.async_mode import AsyncMode, check_async
 from fedcomp.flower.server.buffered_grid import BufferedGrid
 from fedcomp.flower.server.dp_strategies import check_order
@@ -360,7 +360,7 @@ class CompressedStrategy(Strategy):
             self._links.begin_round(*links, server_round, self.publisher, nodes, grid, traffic, self._busy)
             uplink = self._links.uplink
         else:
-            self._links.reach(nodes)
+            self._links.reach([each.metadata.dst_node_id for each in messages if array_records(each.content)])
             uplink = self._links.evaluation_uplink
         seed = derive_seed(self.seed, server_round)
         self._exchange.pack(kind, server_round, messages, self._model, uplink, seed, self._busy)
@@ -419,8 +419,9 @@ class CompressedStrategy(Strategy):
         # Acknowledge only now: an update that went into no model goes back to its node.
         summed = self._links.uplink.memory.incremental
         for reply in counted(self.inner, replies):
-            returned = self.mode.returned(reply.reply.staleness) if self.mode is not None else 0.0
-            self.publisher.acknowledge(reply.node, reply.reply, summed=summed, returned=returned)
+            if reply.reply is not None:
+                returned = self.mode.returned(reply.reply.staleness) if self.mode is not None else 0.0
+                self.publisher.acknowledge(reply.node, reply.reply, summed=summed, returned=returned)
         self.publisher.forget_sent(self._busy)
         changed = sum(size for _, size in selected_entries(published.layout, ~unchanged))
         self._links.end_round(replies, change[0], self.publisher, changed)

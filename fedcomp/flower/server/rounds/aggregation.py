@@ -56,7 +56,7 @@ def aggregate(
     If a node has lost the estimate whose increments are in the strategy's sum, the sum starts from zero, and the round has no
     result.  Raises `DivergedError` if the next model holds a number that cannot be sent.
     """
-    if lost := [reply.node for reply in replies if publisher.lost_its_estimate(reply.node, reply.reply)]:
+    if lost := [reply.node for reply in replies if reply.lost_its_estimate(publisher)]:
         text = "fedcomp: node %s has lost its estimate; all estimates start from zero, and this round is undone"
         log(WARNING, text, ", ".join(map(str, lost)))
         _restart(inner, publisher, lost)
@@ -136,7 +136,7 @@ def without_repeated_losses(replies: Sequence[ValidatedReply], publisher: Publis
     """
     kept: list[ValidatedReply] = []
     for reply in replies:
-        if publisher.lost_its_estimate(reply.node, reply.reply) and not publisher.may_restart(reply.node):
+        if reply.lost_its_estimate(publisher) and not publisher.may_restart(reply.node):
             log(WARNING, "fedcomp: node %s has lost its estimate again; its updates wait for some rounds", reply.node)
         else:
             kept.append(reply)

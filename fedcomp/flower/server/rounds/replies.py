@@ -1,7 +1,7 @@
 """The way in: each reply is validated completely, by itself and against the others, before any of it counts."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 
@@ -40,6 +40,7 @@ class ReplyValidator:
         same_records: Whether a reply must have the records that most replies have.
         early: The replies that were parsed as they arrived.
         types: Node -> the type of its message of this step; a strategy may train some nodes while others evaluate.
+        without_arrays: The nodes whose message holds no arrays, and whose reply has no frame therefore.
     """
 
     publisher: Publisher
@@ -57,6 +58,7 @@ class ReplyValidator:
     same_records: bool = False
     early: EarlyReplies = field(default_factory=EarlyReplies)
     types: Mapping[int, str] = field(default_factory=dict[int, str])
+    without_arrays: Set[int] = frozenset()
 
     def validate(self, received: Iterable[ReceivedReply], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
         """Return the valid replies in the order of their nodes, and the failures, which include the refused replies.
@@ -87,7 +89,7 @@ class ReplyValidator:
                     ) from None
                 continue
             size = reply.update.decoded_bytes if reply.update else 0
-            if decoded_bytes + size > MAX_DECODED_BYTES:
+            if reply.reply is not None and decoded_bytes + size > MAX_DECODED_BYTES:
                 reply = replace(reply, reply=reply.reply.undecoded(self.publisher.replica))
             else:
                 decoded_bytes += size
@@ -118,11 +120,10 @@ class ReplyValidator:
 
     def _weighted(self, reply: ValidatedReply) -> ValidatedReply:
         """Return the reply, whose update counts less if it starts from an older version."""
-        update, staleness = reply.update, reply.reply.staleness
-        if update is None or self.mode is None or (weight := self.mode.weight(staleness)) == 1:
+        update, mode = reply.update, self.mode
+        if update is None or reply.reply is None or mode is None or (weight := mode.weight(reply.reply.staleness)) == 1:
             return reply
-        update = scaled(update, weight, self.publisher.replica)
-        return replace(reply, reply=replace(reply.reply, update=update))
+        return reply.with_update(scaled(update, weight, self.publisher.replica))
 
     def _clipped(self, replies: list[ValidatedReply]) -> list[ValidatedReply]:
         """Return the replies with their updates within the bound; log which were longer."""
@@ -132,24 +133,30 @@ class ReplyValidator:
         for reply in replies:
             if (update := reply.update) is not None and (factor := next(factors)) < 1:
                 log(INFO, "fedcomp: the update of node %d is clipped to %.3g times its norm", reply.node, factor)
-                reply = replace(reply, reply=replace(reply.reply, update=scaled(update, factor, published)))
+                reply = reply.with_update(scaled(update, factor, published))
             clipped.append(reply)
         return clipped
 
     def _validate(self, received: ReceivedReply, train: bool) -> ValidatedReply:
         message, contents = received.message, received.contents
+        kind = MessageKind.TRAIN_REPLY if train else MessageKind.EVALUATE_REPLY
         node = message.metadata.src_node_id
         sizes = {key: records.dense_size(record) for key, record in contents.dense.items()}
         others_size = sum(sizes.values())
         packed_size = sum(len(array.data) for array in (*contents.frames.values(), *contents.compressed.values()))
         self.ledger.add(self.server_round, node, uplink_bytes=packed_size + others_size)  # also of a reply of no use
         packed = contents.frame
-        if packed is None:
+        if packed is None and (node not in self.without_arrays or contents.compressed):
             raise CorruptError("the reply holds no frame; is CompressionMod in the ClientApp's mods?")
-        key, data = packed
         answered, other = message.metadata.message_type, MessageType.EVALUATE if train else MessageType.TRAIN
         if answered.split(".")[0] == other and self.types.get(node) != answered:
             raise StaleError(f"it answers a message of type {answered!r}, which is over")
+        if packed is None:
+            self.needs.check(contents, None)
+            self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size)
+            self.dense_records.add(kind, sizes)
+            return ValidatedReply(message, records.KEY, None, contents.dense, contents.metrics, contents.configs)
+        key, data = packed
         reply, decode_seconds = self.early.take(message, data, self.publisher)
         start_s = time.thread_time()
         if reply.update is not None and train and self.max_norm is not None:
@@ -166,7 +173,7 @@ class ReplyValidator:
             )
         self.needs.check(contents, reply.update)
         self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size + further_size)
-        self.dense_records.add(MessageKind.TRAIN_REPLY if train else MessageKind.EVALUATE_REPLY, sizes)
+        self.dense_records.add(kind, sizes)
         if (update := reply.update) is not None:
             seconds = {
                 "encode_seconds": update.encode_seconds,

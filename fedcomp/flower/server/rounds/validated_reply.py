@@ -1,11 +1,11 @@
 """A reply as it came, and as it is once it was validated."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from fedcomp.flower.records import Contents
-from fedcomp.sync import Reply, Update
+from fedcomp.sync import Publisher, Reply, Update
 
 Record = ArrayRecord | MetricRecord | ConfigRecord
 
@@ -30,7 +30,7 @@ class ValidatedReply:
     Attributes:
         message: The message as it came.
         key: The key of the model.
-        reply: What its frame holds.
+        reply: What its frame holds; None for the reply to a message without arrays, which has no frame.
         arrays: The other array records, decoded, by key.
         metrics: Its metric records.
         configs: Its config records.
@@ -38,7 +38,7 @@ class ValidatedReply:
 
     message: Message
     key: str
-    reply: Reply
+    reply: Reply | None
     arrays: dict[str, ArrayRecord] = field(default_factory=dict[str, ArrayRecord])
     metrics: dict[str, MetricRecord] = field(default_factory=dict[str, MetricRecord])
     configs: dict[str, ConfigRecord] = field(default_factory=dict[str, ConfigRecord])
@@ -51,7 +51,15 @@ class ValidatedReply:
     @property
     def update(self) -> Update | None:
         """What the node learned; None if it did not train."""
-        return self.reply.update
+        return None if self.reply is None else self.reply.update
+
+    def with_update(self, update: Update | None) -> "ValidatedReply":
+        """Return this reply with another update, if it has a frame."""
+        return self if self.reply is None else replace(self, reply=replace(self.reply, update=update))
+
+    def lost_its_estimate(self, publisher: Publisher) -> bool:
+        """Return whether its node starts an estimate from zero although the sum holds increments from it."""
+        return self.reply is not None and publisher.lost_its_estimate(self.node, self.reply)
 
     def has(self, key: str) -> bool:
         """Return whether a record other than the model has `key`."""

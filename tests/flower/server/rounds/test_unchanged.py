@@ -1,6 +1,5 @@
 """What a strategy may do to a tensor that no node of a round changed: move it on purpose, but not by rounding."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,8 +40,7 @@ def reply(exact: bytes, tensors: tuple[bool, ...] | None = ()) -> ValidatedReply
 
 def declined() -> ValidatedReply:
     """Return the reply of a node that has not trained."""
-    trained = reply(b"")
-    return replace(trained, reply=replace(trained.reply, update=None))
+    return reply(b"").with_update(None)
 
 
 def test_a_tensor_is_unchanged_if_all_replies_say_so() -> None:
