@@ -106,8 +106,8 @@ class Publisher:
         """Publish the next version: `change`, float32 (n,), as `compressor` encodes it, and the bytes of the exact tensors.
 
         The part that compression leaves out stays in the memory for later versions, and so do the rounding errors of the
-        float32 weights.  The compressor may differ from version to version; the state of another compressor's memory is kept
-        until that compressor is used again.
+        float32 weights.  The compressor may differ from version to version: one without a memory publishes the residual that an
+        earlier one has left, too, and the state of any other memory is kept until its compressor is used again.
 
         With `keep`, the vector of the version before stays as it is, for those who still read it.
 
@@ -126,6 +126,9 @@ class Publisher:
         if (moved := layout.moved(self.replica.exact, exact)) is not None:
             own = compressor.select(self.memory, layout.n)
             kept = kept | {name: _without(own[name], moved) for name in compressor.memory.vectors}
+        left = self.memory.get(RESIDUAL.name) if not compressor.memory.vectors else None
+        if left is not None:
+            change = change + (left if moved is None else _without(left, moved))
         codec, body, memory = encode_change(
             compressor, change, kept, layout, model=self.replica.vector, seed=seed, server_round=self.replica.version
         )
@@ -140,14 +143,18 @@ class Publisher:
         if RESIDUAL.name in memory and step.counts is None:  # on the grid, the counts hold what is rounded off
             lost = _rounding_error(decode_body(codec, body, layout), self.replica.vector, step)
             self.memory |= RESIDUAL.rollback(lost, self.memory)
+        if left is not None:
+            self.memory |= RESIDUAL.init(layout.n)
         if (origin := self.replica.origin) is not None and step.counts is None and RESIDUAL.name in self.memory:
             self.memory |= RESIDUAL.rollback(Dense(origin.rounded_off()), self.memory)  # its counts end here
+        if left is not None and not self.memory[RESIDUAL.name].any():
+            del self.memory[RESIDUAL.name]
         self.replica = self.replica.after(step, frame.version, keep=keep)
         self.history.append(frame)
 
     def forget(self, compressor: Compressor) -> None:
-        """Drop the memory of `compressor`: everything that it has left out so far."""
-        for name in compressor.memory.vectors:
+        """Drop the memory of `compressor`, and any residual: everything that was left out so far."""
+        for name in {*compressor.memory.vectors, RESIDUAL.name}:
             self.memory.pop(name, None)
 
     def message_to(self, node: int, uplink: str, seed: int) -> tuple[ServerMessage, Route]:

@@ -1,5 +1,6 @@
 """The automatic choice as a function of what is known of a round."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 import fedcomp
 from fedcomp.methods import RoundFacts, choose_downlink, choose_uplink
 from fedcomp.methods.automatic import (
+    EDEN_ERRORS,
     MAX_DENSITY,
+    MEAN_ERROR,
     MIN_FACTOR,
     crosspolytope_bits,
     crosspolytope_error,
@@ -180,6 +183,34 @@ def test_versions_of_another_step_than_the_mean_get_error_feedback_only_where_fe
     for nodes, stc in ((5, False), (20, False), (39, False), (40, True)):
         known = [replace(facts(20_000, rounds, nodes, 5), mean_is_step=False) for rounds in (29, 30, 1000)]
         assert [each.versions_take_stc for each in known] == [False, stc, stc]
+
+
+def test_versions_of_changes_without_large_entries_get_no_error_feedback() -> None:
+    """With Adam on the nodes, STC cost 12 to 16 points, and unbiased versions nothing."""
+    for nodes in (5, 20, 100):
+        known = [replace(facts(20_000, 300, nodes, 5), largest=share) for share in (0.0, 0.1, 0.13)]
+        assert [each.versions_take_stc for each in known] == [True, False, True]
+        chosen = [choose_downlink(each, keep_residual=True).compressor.name for each in known]
+        assert chosen[::2] == ["stc", "stc"]
+        assert chosen[1] != "stc", "the next version brings the residual"
+
+
+def test_an_update_has_no_more_noise_than_fits_within_the_bound_of_its_norm() -> None:
+    known = replace(facts(20_000, 300, 50, 50), noise=0.5, step=0.1)
+
+    def error(room: float) -> float:
+        compressor = choose_uplink(replace(known, room=room)).compressor
+        bits = float(str(dict(compressor.settings)["bits"]))
+        if compressor.name == "crosspolytope":
+            return crosspolytope_error(bits)
+        return (1 + EDEN_ERRORS[0]) / bits - 1 if bits < 1 else float(np.interp(bits, range(1, 5), EDEN_ERRORS))
+
+    free = error(math.inf)
+    assert free > 3
+    assert error(100.0) == free
+    assert error(2.0) == pytest.approx(2.0, rel=0.02)
+    assert error(0.5) == pytest.approx(0.5, rel=0.02)
+    assert error(0.0) == error(-0.5) == pytest.approx(MEAN_ERROR, rel=0.02), "a bound that all updates reach anyway"
 
 
 def test_a_shorter_run_and_a_small_model_publish_more_of_each_change() -> None:

@@ -248,6 +248,17 @@ def test_entries_that_move_end_where_the_change_leads_whatever_the_downlink_stil
     np.testing.assert_allclose(server.replica.vector, target, atol=2e-3)
 
 
+def test_of_a_residual_a_compressor_without_a_memory_publishes_what_is_in_no_entry_that_moves() -> None:
+    mask, other = random_mask(), random_mask(1)
+    server = begin(model(mask))
+    server.publish(np.ones(620, np.float32), packed(mask).tobytes(), fedcomp.stc(density=0.1), seed=0)
+    before, left = server.replica.vector.copy(), server.memory["residual"].copy()
+    server.publish(np.zeros(620, np.float32), packed(other).tobytes(), fedcomp.dense(), seed=1)
+    moved = np.append((other != mask).ravel(), np.zeros(20, np.bool_))
+    np.testing.assert_allclose(server.replica.vector - before, np.where(moved, 0, left), atol=1e-6)
+    assert left[moved].any()
+
+
 @pytest.mark.parametrize("moved", [0.0, 0.25])
 def test_a_model_that_evaluation_returns_is_masked_too(moved: float) -> None:
     mask = random_mask()

@@ -104,6 +104,41 @@ def test_the_changes_are_published_changes_plus_residual() -> None:
     np.testing.assert_allclose(moved + publisher.memory["residual"], total, atol=1e-5)
 
 
+@pytest.mark.parametrize(("downlink", "rest"), [("dense()", 1e-5), ("eden(bits=4)", 0.2)])
+def test_a_compressor_without_a_memory_publishes_what_an_earlier_one_left_out(downlink: str, rest: float) -> None:
+    rng = np.random.default_rng(3)
+    publisher, before, total = Publisher.begin(start()), start().vector, np.zeros(3000)
+    for text in (*["stc(density=0.05)"] * 9, downlink):
+        change = rng.standard_normal(3000, np.float32)
+        total += change
+        publisher.publish(change, b"", fedcomp.parse(text), seed=0)
+    moved = publisher.replica.vector.astype(np.float64) - before
+    assert np.linalg.norm(moved - total) <= rest * np.linalg.norm(total)
+    assert np.abs(publisher.memory.get("residual", 0)).max() < 1e-5, "what float32 rounds off"
+    publisher.publish(np.zeros(3000, np.float32), b"", DENSE, seed=0)
+    assert "residual" not in publisher.memory
+
+
+def test_a_residual_stays_if_the_version_that_brings_it_cannot_be_published() -> None:
+    arrays = {"w": np.full(3, 2e38, np.float32)}
+    publisher = Publisher.begin(start_replica(layout_of(arrays), arrays))
+    publisher.publish(np.array([1e38, 9e37, 9e37], np.float32), b"", fedcomp.stc(density=0.3), seed=0)
+    left = publisher.memory["residual"].copy()
+    with pytest.raises(DivergedError, match="version 2"):
+        publisher.publish(np.array([0, 9e37, 9e37], np.float32), b"", DENSE, seed=0)
+    assert np.array_equal(publisher.memory["residual"], left)
+    assert left.any()
+
+
+def test_a_residual_that_must_not_be_sent_is_forgotten_with_any_compressor() -> None:
+    """A strategy that does not start from the published model brings it by itself."""
+    publisher, _ = published(3)
+    publisher.forget(DENSE)
+    before = publisher.replica.vector.copy()
+    publisher.publish(np.zeros(3000, np.float32), b"", DENSE, seed=0)
+    np.testing.assert_allclose(publisher.replica.vector, before, atol=1e-6)
+
+
 def test_a_version_beyond_float32_is_not_published() -> None:
     arrays = {"w": np.full(3, 2e38, np.float32)}
     publisher, stc = Publisher.begin(start_replica(layout_of(arrays), arrays)), fedcomp.stc(density=0.3)

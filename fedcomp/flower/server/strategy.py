@@ -141,7 +141,7 @@ class CompressedStrategy(Strategy):
         self.mode = mode
         if mode is not None:
             check_async(inner, mode, self.uplink)
-        self._links = LinkCompressors(inner, self.uplink, self.downlink, mode)
+        self._links = LinkCompressors(inner, self.uplink, self.downlink, mode, clipping)
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.exact = (exact,) if isinstance(exact, str) else tuple(exact)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)

@@ -17,6 +17,7 @@ from fedcomp.errors import CorruptError
 from fedcomp.flower.compat import log
 from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.links.balance_log import BalanceLog
+from fedcomp.flower.server.links.largest import largest_share
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.flower.server.links.sketch import Sketch, Sketcher
@@ -36,6 +37,7 @@ from fedcomp.methods import (
     choose_uplink,
     crosspolytope,
     crosspolytope_error,
+    dense,
     eden,
     first_share,
     next_share,
@@ -43,9 +45,9 @@ from fedcomp.methods import (
     stc,
     with_share,
 )
-from fedcomp.sync import Publisher, Traffic
+from fedcomp.sync import Clipping, Publisher, Traffic
 
-AUTO, BALANCED, CROSS_POLYTOPE = auto(), balanced().name, crosspolytope().name
+AUTO, BALANCED, CROSS_POLYTOPE, DENSE = auto(), balanced().name, crosspolytope().name, dense().name
 RESIDUAL = LinearFeedback().name
 SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi, ServerOptimizer)
 """Strategies that square the mean, with its error: errors do not average out there."""
@@ -67,6 +69,10 @@ of a round is measured, and the largest that counts.
 With few samples in a step, most updates can be small and a few large.  Their median is then far below their mean, and so is the
 noise that would follow from it.
 """
+ROUNDS_OF_LARGEST = 5
+"""The first rounds tell how much the largest entries stand out: they have little noise, and nodes train alike later."""
+KEPT_LONGEST = 0.9
+"""The weight of the earlier squared norm of the longest update when those of a round are shorter."""
 KEPT_TRAFFIC = 0.8
 """The weight of the earlier traffic when that of the newest round is added: an average over about five rounds.
 
@@ -90,6 +96,9 @@ class Measurements:
         budget: The noise in the model, and how far it has moved by learning.
         gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
         inequality: The winsorized mean of the updates' squared norms over their median, in the last rounds.
+        largest: The share of a change's squared norm in its largest hundredth of entries, in the first rounds; 0 at first.
+        looked: The number of rounds of which `largest` is the mean.
+        longest: The squared norm of the longest update that `Clipping` would leave as it is, before compression; 0 at first.
     """
 
     uplink: str = ""
@@ -102,6 +111,9 @@ class Measurements:
     changed: int = 0
     gain: float = 1.0
     inequality: float = 1.0
+    largest: float = 0.0
+    looked: int = 0
+    longest: float = 0.0
     budget: NoiseBudget = field(default_factory=NoiseBudget)
 
 
@@ -112,10 +124,18 @@ class LinkCompressors:
     """
 
     def __init__(
-        self, inner: Strategy, uplink: Compressor = AUTO, downlink: Compressor = AUTO, mode: AsyncMode | None = None
+        self,
+        inner: Strategy,
+        uplink: Compressor = AUTO,
+        downlink: Compressor = AUTO,
+        mode: AsyncMode | None = None,
+        clipping: Clipping | None = None,
     ) -> None:
         """Start without a round, with the named compressors; `inner` tells whether the errors of updates average out."""
         self.uplink, self.downlink, self._mode = uplink, downlink, mode
+        self._bound = (
+            clipping.norm * clipping.norm if clipping is not None else 0.0
+        )  # inf for a huge norm, in place of an error
         self.num_rounds = 0
         averaging = aggregating(inner)
         self._reads_mean = reply_use_of(inner) is ReplyUse.MEAN
@@ -203,6 +223,8 @@ class LinkCompressors:
             measured.gain,
             mean_is_step=self.mean_is_step,
             reads_mean=self._reads_mean,
+            room=self._room,
+            largest=measured.largest if measured.looked == ROUNDS_OF_LARGEST else 0.0,
             shared_start=publisher.start is not None,
             training=training,
         )
@@ -216,6 +238,13 @@ class LinkCompressors:
         noise = budget.share(left, facts.noise_share, facts.sampling_share, facts.growth_power)
         step = budget.step / budget.norm if noise else 0.0
         return replace(facts, noise=noise, step=step, unpublished=budget.unpublished)
+
+    @property
+    def _room(self) -> float:
+        """The squared error that the longest update may have, over its squared norm, before `Clipping` shortens it."""
+        if not self._bound:
+            return math.inf
+        return self._bound / self._measured.longest - 1 if self._measured.longest else 0.0
 
     def _remember(self, choices: Mapping[str, Choice], server_round: int) -> None:
         """Keep the texts of the chosen compressors; log those whose method is not that of the round before."""
@@ -265,6 +294,9 @@ class LinkCompressors:
         if median := float(np.median(norms)):
             ratio = min(winsorized_mean(norms) / median, MAX_INEQUALITY)
             measured.inequality = KEPT_INEQUALITY * measured.inequality + (1 - KEPT_INEQUALITY) * ratio
+        if self._bound and norms.any():
+            longest = max(norms[norms <= self._bound], default=self._bound)  # a longer one is cut in plain Flower too
+            measured.longest = max(float(longest), KEPT_LONGEST * measured.longest)
         norm, error = self._of_a_node(norms), self._of_a_node(errors)
         if error and self.uplink.name == CROSS_POLYTOPE and str(self.uplink) == measured.uplink:
             expected = crosspolytope_error(float(str(dict(self.uplink.settings)["bits"])))
@@ -276,6 +308,11 @@ class LinkCompressors:
         before, self._here, step = self._here, published + residual, sketcher.sketch(change)
         averaged = max(1.0, measured.evenness * len(replies))
         noise = error / averaged
+        known = norm > 0 or self.uplink.name == DENSE  # the mean of sparse updates tells nothing
+        if known and measured.looked < ROUNDS_OF_LARGEST:
+            share = largest_share(change, noise, measured.changed or change.size)
+            measured.looked += share > 0
+            measured.largest += (share - measured.largest) / measured.looked if share else 0.0
         if not self.mean_is_step:  # what another step makes of these errors is not known
             norm, noise = max(norm, _squared(step)), 0.0
         if RESIDUAL not in self.downlink.memory.vectors:
@@ -315,6 +352,9 @@ class LinkCompressors:
             check_int("reached", measured.reached, 0, 2**63 - 1)
             check_int("changed", measured.changed, 0, 2**63 - 1)
             check_range("inequality", measured.inequality, least=0, most=MAX_INEQUALITY)
+            check_range("longest", measured.longest, least=0)
+            check_range("largest", measured.largest, least=0, most=1)
+            check_int("looked", measured.looked, 0, ROUNDS_OF_LARGEST)
             check_range("gain", measured.gain, least=1 / MAX_GAIN, most=MAX_GAIN)
         except (AttributeError, TypeError, ValueError) as error:
             raise CorruptError(f"the automatic choice in the checkpoint is damaged: {error}") from error

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, Krum, Strategy
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from fedcomp.errors import CorruptError
 from fedcomp.flower import (
     AsyncMode,
     Checkpoint,
+    Clipping,
     CompressedStrategy,
     FedAMS,
     LocalGrid,
@@ -145,7 +146,7 @@ def test_in_a_short_run_with_few_nodes_versions_are_sent_as_sums_and_the_last_le
     strategy = CompressedStrategy(few(), on_round=watch)
     strategy.start(RecordingGrid(learning(), nodes=40), FLAT, num_rounds=10)
     assert densities == ["topk(density=0.25, values='natural')"] * 9 + ["topk(density=1.0, values='natural')"]
-    assert left[-1] < 0.1 < min(left[:-1])
+    assert 1.5 * left[-1] < min(left[:-1]), "but what natural values round off"
     assert strategy.ledger.total().jump_bytes > 0
 
 
@@ -223,6 +224,21 @@ def test_a_tiny_model_travels_dense() -> None:
     assert grid.per_round == ["dense()"] * 4
 
 
+@pytest.mark.parametrize(("features", "exact"), [(249, True), (250, False)])
+def test_a_small_regression_on_features_that_are_not_scaled_learns_as_in_plain_flower(
+    features: int, exact: bool
+) -> None:
+    """An error that spreads evenly would cover the small entries."""
+    goal = np.logspace(-3, 3, features + 1).astype(np.float32)
+
+    def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+        return arrays | {"w": arrays["w"] + np.float32(0.5) * (goal - arrays["w"])}
+
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    strategy.start(RecordingGrid(training(step)), to_record({"w": np.zeros(features + 1, np.float32)}), num_rounds=20)
+    assert np.allclose(strategy.arrays["w"].numpy(), goal, rtol=1e-4) == exact
+
+
 def test_entries_that_never_change_make_no_model_larger(tmp_path: Path) -> None:
     """A head of 650 entries gets the bits that it gets alone, from the second round on, and after a restart."""
 
@@ -260,9 +276,14 @@ def choice_of(strategy: CompressedStrategy, folder: Path) -> dict[str, Any]:
     return choice_in(folder / "state")
 
 
+def heavy_tailed(*seed: int, n: int = 3_660) -> NDArray[np.float32]:
+    """Return numbers with a mean square of 1, a few of them large, as in the updates that SGD makes."""
+    return np.random.default_rng(seed).standard_normal(n, np.float32) ** 3 / np.float32(15**0.5)
+
+
 def learning(spread: Callable[[int], Any] = lambda _: 1.0, n: int = 3_660) -> ClientApp:
     """Return an app whose nodes go in one direction together, and each a bit elsewhere, by numbers times ``spread(node)``."""
-    direction = np.random.default_rng(0).standard_normal(n, np.float32)
+    direction = heavy_tailed(0, n=n)
 
     def step(arrays: Arrays, context: Context, number: int) -> Arrays:
         node = int(context.node_config["partition-id"])
@@ -308,7 +329,7 @@ def test_little_of_the_change_is_not_published_at_the_end(tmp_path: Path) -> Non
     strategy.start(RecordingGrid(learning()), FLAT, num_rounds=rounds)
     budget = choice_of(strategy, tmp_path)["budget"]
     assert budget["displacement"] == pytest.approx(rounds**2 * 3_660, rel=0.15), "what is not published counts"
-    exact = rounds * np.random.default_rng(0).standard_normal(3_660, np.float32)
+    exact = rounds * heavy_tailed(0)
     missing = np.sum((strategy.arrays["w"].numpy() - exact) ** 2) / np.sum(exact**2)
     share = RoundFacts(3_660, 1, rounds, NODES, NODES // 2, NODES // 2).may_be_unpublished
     assert budget["unpublished"] < 1.15 * share
@@ -322,6 +343,65 @@ def test_where_all_nodes_train_little_is_late_with_and_without_rounds(mode: Asyn
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), mode=mode)
     strategy.start(LocalGrid(learning(), NODES, speeds=Speeds(spread=0.2)), FLAT, num_rounds=150)
     assert 0.5 * UNPUBLISHED_OF_ALL < choice_of(strategy, tmp_path)["budget"]["unpublished"] < 2 * UNPUBLISHED_OF_ALL
+
+
+def adam(arrays: Arrays, context: Context, number: int) -> Arrays:
+    """Move all entries by about as much, as Adam does."""
+    rng = np.random.default_rng([number, int(context.node_config["partition-id"])])
+    signs = np.sign(VECTOR + rng.standard_normal(3_660, np.float32))
+    return arrays | {"w": arrays["w"] + np.float32(0.01) * signs}
+
+
+@pytest.mark.parametrize("nodes", [6, 40])
+def test_where_no_entries_stand_out_versions_leave_nothing_out(nodes: int, tmp_path: Path) -> None:
+    """STC would send few of many entries that matter alike.  What its first versions have left out is sent by the next one."""
+    chosen = list[str]()
+    strategy = CompressedStrategy(
+        FedAvg(fraction_train=3 / nodes, fraction_evaluate=0.0),
+        on_round=lambda _: chosen.append(strategy.compressors[1]),
+    )
+    with pytest.raises(Stopped):
+        strategy.start(RecordingGrid(training(adam), nodes), FLAT, num_rounds=150, evaluate_fn=stop_after(20))
+    assert [name == "stc" for name in names(chosen)] == [True] * 5 + [False] * 14
+    choice, moved = choice_of(strategy, tmp_path), strategy.publisher.replica.vector
+    assert 0.01 < choice["largest"] < 0.1
+    assert choice["looked"] == 5
+    assert choice["budget"]["unpublished"] < 1e-9
+    assert float(moved @ VECTOR / np.linalg.norm(moved) / np.linalg.norm(VECTOR)) > 0.7, "the signs of the direction"
+
+
+def test_sparse_updates_do_not_tell_whether_entries_stand_out(tmp_path: Path) -> None:
+    strategy = CompressedStrategy(half(), uplink=fedcomp.stc(density=0.3))
+    with pytest.raises(Stopped):
+        strategy.start(RecordingGrid(training(adam)), FLAT, num_rounds=150, evaluate_fn=stop_after(3))
+    assert choice_of(strategy, tmp_path)["largest"] == 0
+    assert names([strategy.compressors[1]]) == ["stc"]
+
+
+@pytest.mark.parametrize(("norm", "most"), [(0.7, 1.25), (1.0, 1.2), (3.0, 9.0)])
+def test_compression_lengthens_no_update_far_beyond_the_bound_of_clipping(
+    norm: float, most: float, tmp_path: Path
+) -> None:
+    """Unbiased codes lengthen an update by their error; what is cut off is lost."""
+
+    def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+        change = heavy_tailed(number, int(context.node_config["partition-id"]))
+        return arrays | {"w": arrays["w"] + change / np.linalg.norm(change)}
+
+    free, bound = (CompressedStrategy(half(), clipping=clipping) for clipping in (None, Clipping(norm=norm)))
+    lengths = dict[bool, float]()
+    for strategy in (free, bound):
+        grid = RecordingGrid(training(step))
+        with pytest.raises(Stopped):
+            strategy.start(grid, FLAT, num_rounds=150, evaluate_fn=stop_after(12))
+        text = fedcomp.parse(grid.per_round[-1])
+        vector = step({"w": np.zeros(3_660, np.float32)}, Context(0, 0, {"partition-id": 0}, RecordDict(), {}), 1)["w"]
+        body, _ = text.encode(vector, text.init(3_660), 7)
+        lengths[strategy is bound] = float(np.sum(text.decode(body) ** 2))
+    assert lengths[False] > 2
+    assert lengths[True] < most
+    if norm == 3:
+        assert lengths[True] == pytest.approx(lengths[False], rel=0.3), "there is room"
 
 
 def test_tensors_that_move_little_are_published_too(tmp_path: Path) -> None:
@@ -439,7 +519,7 @@ def test_the_noise_is_the_error_of_the_mean_and_of_the_versions(compressor: str,
             if number == rounds:
                 noise.append(float(np.sum((arrays["w"].numpy() - exact) ** 2)))
 
-        direction = np.random.default_rng(0).standard_normal(n, np.float32).astype(np.float64)
+        direction = heavy_tailed(0, n=n).astype(np.float64)
         for number in range(1, rounds + 1):
             changes = [np.random.default_rng([number, node]).standard_normal(n, np.float32) for node in range(NODES)]
             exact += direction + np.mean(changes, 0)
@@ -523,7 +603,7 @@ def test_one_node_of_six_does_not_decide_how_unequal_updates_are(tmp_path: Path)
 def test_versions_without_error_feedback_add_noise_after_others_left_a_residual(
     restarted: bool, tmp_path: Path
 ) -> None:
-    """The residual stays where it is, and is no part of their error."""
+    """The first one publishes the residual too, and it is no part of their error."""
     noise = list[float]()
     for downlink in ("dense()", "eden(bits=1)"):
         strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), downlink=fedcomp.stc(density=0.1))
@@ -538,8 +618,8 @@ def test_versions_without_error_feedback_add_noise_after_others_left_a_residual(
         with pytest.raises(Stopped):
             strategy.start(RecordingGrid(learning()), FLAT, num_rounds=20, evaluate_fn=stop_after(10))
         after = choice_of(strategy, tmp_path)["budget"]
-        assert np.array_equal(strategy.publisher.memory["residual"], left)
         assert left.any()
+        assert np.abs(strategy.publisher.memory.get("residual", np.zeros(1))).max() < 1e-5, "what float32 rounds off"
         noise.append(after["noise"] - before["noise"])
     assert noise[0] < np.sum(left**2), "of the updates alone"
     error = 0.571 * 3_660 * (1 + 1 / NODES)  # of a change, by EDEN with one bit
@@ -572,8 +652,7 @@ def test_updates_alone_may_add_all_the_noise_where_versions_are_not_chosen(downl
 
 def walking(arrays: Arrays, context: Context, number: int) -> Arrays:
     """Train to a model that is somewhere near."""
-    step = np.random.default_rng([number, context.node_id]).standard_normal(3_660, np.float32)
-    return arrays | {"w": arrays["w"] + step}
+    return arrays | {"w": arrays["w"] + heavy_tailed(number, context.node_id)}
 
 
 @pytest.mark.parametrize("learns", [False, True])
@@ -834,8 +913,8 @@ def test_with_a_fixed_density_returning_nodes_fetch_more_than_they_send() -> Non
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("balance", [1.0, 2.0])
 def test_returning_nodes_fetch_in_balance_with_what_they_send(balance: float) -> None:
-    strategy, _, used = balanced_run(fedcomp.balanced(fedcomp.stc(density=0.1), balance), 60)
-    assert fetched_per_sent(strategy, 30) == pytest.approx(balance, rel=0.1)
+    strategy, _, used = balanced_run(fedcomp.balanced(fedcomp.stc(density=0.1), balance), 120)
+    assert fetched_per_sent(strategy, 80) == pytest.approx(balance, rel=0.05)
     assert used[0] == "stc(density=0.02)", "a fifth of it, as the nodes of a round are a fifth of all"
     assert used[0] == used[1] == used[2], "the first models of the first round do not count"
     assert len(set(used)) > 20
