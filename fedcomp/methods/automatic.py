@@ -94,9 +94,9 @@ runs: with momentum, a server overshoots what is not published yet.
 FLAT = 0.115
 """If the largest hundredth of the entries hold less than this share of a change's squared norm, versions take no STC.
 
-Of Gaussian entries they hold 0.085.  In the mean of the first rounds, it was 0.08 to 0.10 with Adam or RMSProp on the nodes, and
-0.138 to 0.83 with SGD, with momentum or without.  Where no entries stand out, the few that STC sends bring little, and the model
-is late.
+Of Gaussian entries they hold 0.085.  In the mean of the first rounds, it was 0.08 to 0.10 with Adam or RMSProp on the nodes,
+and 0.138 to 0.83 with SGD, with momentum or without.  Where no entries stand out, the few that STC sends bring little, and the
+model is late.
 """
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
