@@ -115,7 +115,8 @@ def auto() -> Parts:
       part use STC.  If it reads each reply, as a median does, the bits are those for a single update.
     * Versions: in long runs STC, with a density that keeps what is not published yet in proportion to what is.  In short ones,
       the cross-polytope or EDEN, or top-k where few nodes take part in a round.  If the strategy makes another step of the
-      mean, the cross-polytope or EDEN in long runs too, unless few nodes take part.
+      mean, the cross-polytope or EDEN in long runs too, unless few nodes take part; and always if no entries of a change
+      stand out, as with Adam on the nodes.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
