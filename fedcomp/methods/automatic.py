@@ -95,7 +95,7 @@ FLAT = 0.115
 """If the largest hundredth of the entries hold less than this share of a change's squared norm, versions take no STC.
 
 Of Gaussian entries they hold 0.085.  In the mean of the first rounds, it was 0.08 to 0.10 with Adam or RMSProp on the nodes,
-and 0.138 to 0.83 with SGD, with momentum or without.  Where no entries stand out, the few that STC sends bring little, and the
+and 0.13 to 0.83 with SGD, with momentum or without.  Where no entries stand out, the few that STC sends bring little, and the
 model is late.
 """
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
@@ -115,8 +115,8 @@ def auto() -> Parts:
       part use STC.  If it reads each reply, as a median does, the bits are those for a single update.
     * Versions: in long runs STC, with a density that keeps what is not published yet in proportion to what is.  In short ones,
       the cross-polytope or EDEN, or top-k where few nodes take part in a round.  If the strategy makes another step of the
-      mean, the cross-polytope or EDEN in long runs too, unless few nodes take part; and always if no entries of a change
-      stand out, as with Adam on the nodes.
+      mean, the cross-polytope or EDEN in long runs too, unless few nodes take part; and in runs of 30 rounds and more if no
+      entries of a change stand out, as with Adam on the nodes.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -305,11 +305,13 @@ def choose_uplink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
         _mean(facts): eden_bits(facts.uplink_error),
         _first(facts.first_contacts): FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts,
     } | _small(facts)
-    if not math.isinf(facts.room):
+    bounded = not math.isinf(facts.room)
+    if bounded:
         reason = "with more noise, updates would be longer than their bound, and be scaled down"
         least[reason] = eden_bits(max(facts.room, MEAN_ERROR))
     density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
-    may_wait = facts.reads_mean and not facts.mean_is_step and facts.requests >= MIN_REQUESTS
+    # A residual lengthens updates, whatever their bound.
+    may_wait = facts.reads_mean and not (facts.mean_is_step or bounded) and facts.requests >= MIN_REQUESTS
     feedback = may_wait and _stc_bits(density) <= max(least.values())
     if keep_residual or feedback:
         flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
@@ -379,7 +381,9 @@ def _crosspolytope_errors() -> list[float]:
 def _tiny(n: int) -> Choice | None:
     if n > MAX_TINY:
         return None
-    return Choice(dense(), f"a model of {n} entries takes hardly more bytes than the head of a message")
+    return Choice(
+        dense(), f"a model of {n} entries takes a kilobyte at most, and none of its entries should drown in noise"
+    )
 
 
 def _mean(facts: RoundFacts) -> str:

@@ -128,7 +128,8 @@ class Publisher:
             kept = kept | {name: _without(own[name], moved) for name in compressor.memory.vectors}
         left = self.memory.get(RESIDUAL.name) if not compressor.memory.vectors else None
         if left is not None:
-            change = change + (left if moved is None else _without(left, moved))
+            with np.errstate(over="ignore"):  # what is too large is refused below
+                change = change + (left if moved is None else _without(left, moved))
         codec, body, memory = encode_change(
             compressor, change, kept, layout, model=self.replica.vector, seed=seed, server_round=self.replica.version
         )

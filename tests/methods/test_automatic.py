@@ -186,7 +186,7 @@ def test_versions_of_another_step_than_the_mean_get_error_feedback_only_where_fe
 
 
 def test_versions_of_changes_without_large_entries_get_no_error_feedback() -> None:
-    """With Adam on the nodes, STC cost 12 to 16 points, and unbiased versions nothing."""
+    """With Adam on the nodes, STC made the model late."""
     for nodes in (5, 20, 100):
         known = [replace(facts(20_000, 300, nodes, 5), largest=share) for share in (0.0, 0.1, 0.13)]
         assert [each.versions_take_stc for each in known] == [True, False, True]
@@ -211,6 +211,16 @@ def test_an_update_has_no_more_noise_than_fits_within_the_bound_of_its_norm() ->
     assert error(2.0) == pytest.approx(2.0, rel=0.02)
     assert error(0.5) == pytest.approx(0.5, rel=0.02)
     assert error(0.0) == error(-0.5) == pytest.approx(MEAN_ERROR, rel=0.02), "a bound that all updates reach anyway"
+
+
+def test_an_update_with_a_bound_gets_no_error_feedback() -> None:
+    """A residual lengthens updates, whatever their bound."""
+    known = replace(facts(20_000, 300, 50, 40), mean_is_step=False)
+    assert [choose_uplink(replace(known, room=room)).compressor.name for room in (math.inf, 0.0, 5.0)] == [
+        "crosspolytope",
+        "eden",
+        "crosspolytope",
+    ]
 
 
 def test_a_shorter_run_and_a_small_model_publish_more_of_each_change() -> None:

@@ -130,6 +130,15 @@ def test_a_residual_stays_if_the_version_that_brings_it_cannot_be_published() ->
     assert left.any()
 
 
+def test_a_residual_and_a_change_beyond_float32_are_an_error_that_names_the_tensor() -> None:
+    arrays = {"w": np.zeros(3, np.float32)}
+    publisher = Publisher.begin(start_replica(layout_of(arrays), arrays))
+    publisher.publish(np.array([3e38, 2e38, 2e38], np.float32), b"", fedcomp.stc(density=0.3), seed=0)
+    for text in ("dense()", "eden(bits=4)"):
+        with pytest.raises(NonFiniteError, match="'w'"):
+            publisher.publish(np.array([0, 3e38, 0], np.float32), b"", fedcomp.parse(text), seed=0)
+
+
 def test_a_residual_that_must_not_be_sent_is_forgotten_with_any_compressor() -> None:
     """A strategy that does not start from the published model brings it by itself."""
     publisher, _ = published(3)

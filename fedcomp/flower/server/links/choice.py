@@ -69,8 +69,8 @@ of a round is measured, and the largest that counts.
 With few samples in a step, most updates can be small and a few large.  Their median is then far below their mean, and so is the
 noise that would follow from it.
 """
-ROUNDS_OF_LARGEST = 5
-"""The first rounds tell how much the largest entries stand out: they have little noise, and nodes train alike later."""
+ROUNDS_OF_LARGEST, LAST_OF_LARGEST = 5, 10
+"""How much the largest entries stand out is measured in so many of the first rounds: in later ones, noise hides it."""
 KEPT_LONGEST = 0.9
 """The weight of the earlier squared norm of the longest update when those of a round are shorter."""
 KEPT_TRAFFIC = 0.8
@@ -97,8 +97,9 @@ class Measurements:
         gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
         inequality: The winsorized mean of the updates' squared norms over their median, in the last rounds.
         largest: The share of a change's squared norm in its largest hundredth of entries, in the first rounds; 0 at first.
-        looked: The number of rounds of which `largest` is the mean.
-        longest: The squared norm of the longest update that `Clipping` would leave as it is, before compression; 0 at first.
+        largest_rounds: The number of rounds of which `largest` is the mean.
+        longest: The squared norm of the longest update that `Clipping` would leave as it is, before compression, but for the
+            largest tenth; 0 at first.
     """
 
     uplink: str = ""
@@ -112,7 +113,7 @@ class Measurements:
     gain: float = 1.0
     inequality: float = 1.0
     largest: float = 0.0
-    looked: int = 0
+    largest_rounds: int = 0
     longest: float = 0.0
     budget: NoiseBudget = field(default_factory=NoiseBudget)
 
@@ -133,9 +134,8 @@ class LinkCompressors:
     ) -> None:
         """Start without a round, with the named compressors; `inner` tells whether the errors of updates average out."""
         self.uplink, self.downlink, self._mode = uplink, downlink, mode
-        self._bound = (
-            clipping.norm * clipping.norm if clipping is not None else 0.0
-        )  # inf for a huge norm, in place of an error
+        norm = clipping.norm if clipping is not None else 0.0
+        self._bound = norm * norm  # norm**2 would raise for a huge one
         self.num_rounds = 0
         averaging = aggregating(inner)
         self._reads_mean = reply_use_of(inner) is ReplyUse.MEAN
@@ -224,7 +224,7 @@ class LinkCompressors:
             mean_is_step=self.mean_is_step,
             reads_mean=self._reads_mean,
             room=self._room,
-            largest=measured.largest if measured.looked == ROUNDS_OF_LARGEST else 0.0,
+            largest=measured.largest if measured.largest_rounds == ROUNDS_OF_LARGEST else 0.0,
             shared_start=publisher.start is not None,
             training=training,
         )
@@ -237,6 +237,8 @@ class LinkCompressors:
         left = max(1, facts.num_rounds - self._round + 1)
         noise = budget.share(left, facts.noise_share, facts.sampling_share, facts.growth_power)
         step = budget.step / budget.norm if noise else 0.0
+        if step and facts.is_flat and (residual := publisher.memory.get(RESIDUAL)) is not None:
+            step += float(np.square(residual, dtype=np.float64).sum()) / budget.norm  # the next version brings it
         return replace(facts, noise=noise, step=step, unpublished=budget.unpublished)
 
     @property
@@ -295,8 +297,9 @@ class LinkCompressors:
             ratio = min(winsorized_mean(norms) / median, MAX_INEQUALITY)
             measured.inequality = KEPT_INEQUALITY * measured.inequality + (1 - KEPT_INEQUALITY) * ratio
         if self._bound and norms.any():
-            longest = max(norms[norms <= self._bound], default=self._bound)  # a longer one is cut in plain Flower too
-            measured.longest = max(float(longest), KEPT_LONGEST * measured.longest)
+            within = norms[norms <= self._bound]  # longer ones are cut in plain Flower too
+            longest = float(winsorized(within)[-1]) if within.size else self._bound
+            measured.longest = max(longest, KEPT_LONGEST * measured.longest)
         norm, error = self._of_a_node(norms), self._of_a_node(errors)
         if error and self.uplink.name == CROSS_POLYTOPE and str(self.uplink) == measured.uplink:
             expected = crosspolytope_error(float(str(dict(self.uplink.settings)["bits"])))
@@ -309,10 +312,13 @@ class LinkCompressors:
         averaged = max(1.0, measured.evenness * len(replies))
         noise = error / averaged
         known = norm > 0 or self.uplink.name == DENSE  # the mean of sparse updates tells nothing
-        if known and measured.looked < ROUNDS_OF_LARGEST:
-            share = largest_share(change, noise, measured.changed or change.size)
-            measured.looked += share > 0
-            measured.largest += (share - measured.largest) / measured.looked if share else 0.0
+        if known and measured.largest_rounds < ROUNDS_OF_LARGEST and self._round <= LAST_OF_LARGEST:
+            scale = np.mean(
+                [reply.update.factor**2 for reply in replies if reply.update is not None]
+            )  # of clipped updates
+            share = largest_share(change, noise * float(scale), measured.changed or change.size)
+            measured.largest_rounds += share > 0
+            measured.largest += (share - measured.largest) / measured.largest_rounds if share else 0.0
         if not self.mean_is_step:  # what another step makes of these errors is not known
             norm, noise = max(norm, _squared(step)), 0.0
         if RESIDUAL not in self.downlink.memory.vectors:
@@ -354,7 +360,7 @@ class LinkCompressors:
             check_range("inequality", measured.inequality, least=0, most=MAX_INEQUALITY)
             check_range("longest", measured.longest, least=0)
             check_range("largest", measured.largest, least=0, most=1)
-            check_int("looked", measured.looked, 0, ROUNDS_OF_LARGEST)
+            check_int("largest_rounds", measured.largest_rounds, 0, ROUNDS_OF_LARGEST)
             check_range("gain", measured.gain, least=1 / MAX_GAIN, most=MAX_GAIN)
         except (AttributeError, TypeError, ValueError) as error:
             raise CorruptError(f"the automatic choice in the checkpoint is damaged: {error}") from error
@@ -375,14 +381,18 @@ def _sketches_of(publisher: Publisher) -> tuple[Sketch, Sketch]:
     return published, np.zeros_like(published) if residual is None else sketcher.sketch(residual)
 
 
-def winsorized_mean(numbers: NDArray[np.float64]) -> float:
-    """Return the winsorized mean, the largest tenth as large as the next one; of few numbers the median."""
-    if len(numbers) < FEWEST:
-        return float(np.median(numbers))
+def winsorized(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the numbers in order, the largest tenth as large as the next one; of few numbers all as they are."""
     numbers = np.sort(numbers)
-    largest = math.ceil(LARGEST * len(numbers))
-    numbers[-largest:] = numbers[-largest - 1]
-    return float(np.mean(numbers))
+    if len(numbers) >= FEWEST:
+        largest = math.ceil(LARGEST * len(numbers))
+        numbers[-largest:] = numbers[-largest - 1]
+    return numbers
+
+
+def winsorized_mean(numbers: NDArray[np.float64]) -> float:
+    """Return the winsorized mean; of few numbers the median."""
+    return float(np.median(numbers) if len(numbers) < FEWEST else np.mean(winsorized(numbers)))
 
 
 def _squared(numbers: Sketch) -> float:

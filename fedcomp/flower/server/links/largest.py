@@ -20,7 +20,7 @@ def largest_share(change: Vector, noise: float, entries: int) -> float:
     total = float(np.square(sizes, dtype=np.float64).sum())
     if entries < FEWEST or not total or noise > MAX_NOISE * total:
         return 0.0
-    count, part = entries // 100, noise / total
+    count, part = min(entries, change.size) // 100, noise / total
     largest = np.partition(sizes, sizes.size - count)[-count:]
     share = float(np.square(largest, dtype=np.float64).sum()) / total
     return min(1.0, max(0.0, share - GAUSSIAN * part) / (1 - part))

@@ -36,6 +36,7 @@ from fedcomp.flower.server.links.choice import winsorized_mean
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.methods import RoundFacts, choose_uplink
 from fedcomp.methods.automatic import UNPUBLISHED_OF_ALL
+from fedcomp.sync import Publisher
 from fedcomp.wire import parse_server_message
 from tests.flower.toy import Arrays, app, checkpoint_at, floats, model, training
 
@@ -365,9 +366,39 @@ def test_where_no_entries_stand_out_versions_leave_nothing_out(nodes: int, tmp_p
     assert [name == "stc" for name in names(chosen)] == [True] * 5 + [False] * 14
     choice, moved = choice_of(strategy, tmp_path), strategy.publisher.replica.vector
     assert 0.01 < choice["largest"] < 0.1
-    assert choice["looked"] == 5
+    assert choice["largest_rounds"] == 5
     assert choice["budget"]["unpublished"] < 1e-9
     assert float(moved @ VECTOR / np.linalg.norm(moved) / np.linalg.norm(VECTOR)) > 0.7, "the signs of the direction"
+
+
+def test_the_version_that_brings_the_residual_has_bits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A residual of five rounds is longer than the change of one."""
+    errors, publish = list[float](), Publisher.publish
+
+    def watched(publisher: Publisher, change: NDArray[np.float32], *args: Any, **kwargs: Any) -> None:
+        exact, before = change + publisher.memory.get("residual", 0), publisher.replica.vector.copy()
+        publish(publisher, change, *args, **kwargs)
+        errors.append(float(np.sum((publisher.replica.vector - before - exact) ** 2) / np.sum(exact**2)))
+
+    monkeypatch.setattr(Publisher, "publish", watched)
+    strategy = CompressedStrategy(half())
+    with pytest.raises(Stopped):
+        strategy.start(RecordingGrid(training(adam)), FLAT, num_rounds=1000, evaluate_fn=stop_after(8))
+    assert errors[4] > 0.8
+    assert errors[5] < 0.5
+
+
+def test_late_rounds_do_not_tell_whether_entries_stand_out(tmp_path: Path) -> None:
+    """Noise hides it there, as in a run that goes on from a checkpoint of an earlier version."""
+
+    def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+        return adam(arrays, context, number) if number > 10 else arrays
+
+    strategy = CompressedStrategy(half())
+    with pytest.raises(Stopped):
+        strategy.start(RecordingGrid(training(step)), FLAT, num_rounds=150, evaluate_fn=stop_after(20))
+    assert choice_of(strategy, tmp_path)["largest_rounds"] == 0
+    assert names([strategy.compressors[1]]) == ["stc"]
 
 
 def test_sparse_updates_do_not_tell_whether_entries_stand_out(tmp_path: Path) -> None:

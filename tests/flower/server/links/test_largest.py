@@ -36,6 +36,10 @@ def test_noise_that_spreads_evenly_is_taken_off(part: float) -> None:
     assert largest_share(NORMAL + noise, part / (1 - part) * heavy.size, heavy.size) == pytest.approx(GAUSSIAN, rel=0.1)
 
 
+def test_more_entries_than_there_are_count_as_all() -> None:
+    assert largest_share(NORMAL, 0.0, 2**63 - 1) == largest_share(NORMAL, 0.0, NORMAL.size)
+
+
 def test_it_is_unknown_for_few_entries_much_noise_or_no_change() -> None:
     assert largest_share(NORMAL[:900], 0.0, 900) == 0
     assert largest_share(NORMAL, 0.6 * NORMAL.size, NORMAL.size) == 0
