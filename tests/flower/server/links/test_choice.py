@@ -401,6 +401,14 @@ def test_late_rounds_do_not_tell_whether_entries_stand_out(tmp_path: Path) -> No
     assert names([strategy.compressors[1]]) == ["stc"]
 
 
+def test_updates_that_are_clipped_tell_whether_entries_stand_out(tmp_path: Path) -> None:
+    """Their noise is scaled down with them."""
+    strategy = CompressedStrategy(half(), clipping=Clipping(median=0.3))
+    with pytest.raises(Stopped):
+        strategy.start(RecordingGrid(training(adam)), FLAT, num_rounds=150, evaluate_fn=stop_after(8))
+    assert choice_of(strategy, tmp_path)["largest_rounds"] == 5
+
+
 def test_sparse_updates_do_not_tell_whether_entries_stand_out(tmp_path: Path) -> None:
     strategy = CompressedStrategy(half(), uplink=fedcomp.stc(density=0.3))
     with pytest.raises(Stopped):
@@ -433,6 +441,18 @@ def test_compression_lengthens_no_update_far_beyond_the_bound_of_clipping(
     assert lengths[True] < most
     if norm == 3:
         assert lengths[True] == pytest.approx(lengths[False], rel=0.3), "there is room"
+
+
+def test_one_node_of_six_does_not_decide_how_much_room_the_bound_leaves(tmp_path: Path) -> None:
+    def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+        node = int(context.node_config["partition-id"])
+        change = heavy_tailed(number, node)
+        return arrays | {"w": arrays["w"] + change / np.linalg.norm(change) * np.float32(9.5 if node == 2 else 1)}
+
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), clipping=Clipping(norm=10))
+    with pytest.raises(Stopped):
+        strategy.start(RecordingGrid(training(step)), FLAT, num_rounds=150, evaluate_fn=stop_after(3))
+    assert choice_of(strategy, tmp_path)["longest"] == pytest.approx(1, rel=0.3)
 
 
 def test_tensors_that_move_little_are_published_too(tmp_path: Path) -> None:
