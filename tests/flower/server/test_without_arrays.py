@@ -1,6 +1,7 @@
 """Messages without any ArrayRecord pass as they are, and so do the replies to them, as in plain Flower."""
 
 import random
+import warnings
 from typing import cast
 
 import numpy as np
@@ -10,6 +11,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
+import fedcomp
 from fedcomp.flower import AsyncMode, CompressedStrategy, CompressionMod, LocalGrid
 from tests.flower.toy import Aggregate, Messages, model
 
@@ -89,6 +91,23 @@ def test_the_strategy_gets_what_plain_flower_gives_it(
     assert (strategy.ledger.refused, strategy.ledger.missing) == (0, 0)
     assert "no CompressionMod" not in flower_log.text
     assert strategy.ledger.failed == 0
+
+
+def test_a_server_that_moves_the_model_without_updates_is_no_error() -> None:
+    """`auto()` measures a change of which no update tells anything."""
+
+    class Moves(Warms):
+        def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+            arrays, metrics = super().aggregate_train(server_round, replies)
+            if server_round % 2 and arrays is not None:
+                arrays = ArrayRecord({name: Array(np.asarray(array.numpy() + 1)) for name, array in arrays.items()})
+            return arrays, metrics
+
+    strategy = CompressedStrategy(Moves(), uplink=fedcomp.dense())
+    with warnings.catch_warnings(record=True, action="always") as found:
+        _run(strategy)
+    assert strategy.version == ROUNDS
+    assert not [str(each.message) for each in found if each.category is RuntimeWarning], "no mean of nothing"
 
 
 def test_the_bytes_of_the_replies_are_in_the_ledger_and_nothing_counts_as_an_update() -> None:

@@ -311,12 +311,13 @@ class LinkCompressors:
         before, self._here, step = self._here, published + residual, sketcher.sketch(change)
         averaged = max(1.0, measured.evenness * len(replies))
         noise = error / averaged
-        known = norm > 0 or self.uplink.name == DENSE  # the mean of sparse updates tells nothing
+        factors = [
+            reply.update.factor for reply in replies if reply.update is not None
+        ]  # below 1 where an update is clipped
+        known = factors and (norm > 0 or self.uplink.name == DENSE)  # the mean of sparse updates tells nothing
         if known and measured.largest_rounds < ROUNDS_OF_LARGEST and self._round <= LAST_OF_LARGEST:
-            scale = np.mean(
-                [reply.update.factor**2 for reply in replies if reply.update is not None]
-            )  # of clipped updates
-            share = largest_share(change, noise * float(scale), measured.changed or change.size)
+            scale = float(np.mean(np.square(factors)))
+            share = largest_share(change, noise * scale, measured.changed or change.size)
             measured.largest_rounds += share > 0
             measured.largest += (share - measured.largest) / measured.largest_rounds if share else 0.0
         if not self.mean_is_step:  # what another step makes of these errors is not known

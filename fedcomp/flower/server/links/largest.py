@@ -16,11 +16,11 @@ def largest_share(change: Vector, noise: float, entries: int) -> float:
     `noise` is the expected squared error in the change.  It spreads like Gaussian entries, and its part is taken off.  Returns
     0 if there are too few entries, or too much noise, to tell.
     """
-    sizes = np.abs(change)
+    sizes, entries = np.abs(change), min(entries, change.size)
     total = float(np.square(sizes, dtype=np.float64).sum())
     if entries < FEWEST or not total or noise > MAX_NOISE * total:
         return 0.0
-    count, part = min(entries, change.size) // 100, noise / total
+    count, part = entries // 100, noise / total
     largest = np.partition(sizes, sizes.size - count)[-count:]
     share = float(np.square(largest, dtype=np.float64).sum()) / total
     return min(1.0, max(0.0, share - GAUSSIAN * part) / (1 - part))
