@@ -60,7 +60,16 @@ class Misled(LocalGrid):
             assert np.isfinite(state.held.vector).all()
 
     def damaged(self, data: bytes) -> bytes:
-        """Return the message with damage anywhere, or with a damaged frame and valid checksums."""
+        """Return the message with damage anywhere, or with a damaged frame and valid checksums.
+
+        Damage may write what is there already, once in some hundred runs: then it is damaged again.
+        """
+        while (spoiled := self.disturbed(data)) == data:
+            pass
+        return spoiled
+
+    def disturbed(self, data: bytes) -> bytes:
+        """Return the message after one attempt at damage."""
         if self.rng.random() < 0.3:
             return disturb(self.rng, data)
         request, frames = server_message.parse_server_message(data)
