@@ -144,12 +144,12 @@ class Publisher:
         if RESIDUAL.name in memory and step.counts is None:  # on the grid, the counts hold what is rounded off
             lost = _rounding_error(decode_body(codec, body, layout), self.replica.vector, step)
             self.memory |= RESIDUAL.rollback(lost, self.memory)
+        keeps = RESIDUAL.name in self.memory
         if left is not None:
-            self.memory |= RESIDUAL.init(layout.n)
-        if (origin := self.replica.origin) is not None and step.counts is None and RESIDUAL.name in self.memory:
-            self.memory |= RESIDUAL.rollback(Dense(origin.rounded_off()), self.memory)  # its counts end here
-        if left is not None and not self.memory[RESIDUAL.name].any():
             del self.memory[RESIDUAL.name]
+        if (origin := self.replica.origin) is not None and step.counts is None and keeps:  # its counts end here
+            kept = RESIDUAL.init(layout.n) | self.memory
+            self.memory |= RESIDUAL.rollback(Dense(origin.rounded_off()), kept)
         self.replica = self.replica.after(step, frame.version, keep=keep)
         self.history.append(frame)
 
