@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, Krum, Strategy
 from numpy.typing import NDArray
 
@@ -913,6 +914,19 @@ def test_nodes_that_evaluate_count_as_reached() -> None:
     evaluated, _ = run(6, FedAvg(fraction_train=0.5, fraction_evaluate=1.0))
     few, many = (each.publisher.history.frames()[-2].size for each in (alone, evaluated))
     assert many < few
+
+
+def test_nodes_that_evaluate_without_the_model_are_not_reached(tmp_path: Path) -> None:
+    class Asks(FedAvg):
+        """Sends a config alone for evaluation."""
+
+        def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Any:
+            content = RecordDict({"config": config})
+            return [Message(content, dst_node_id=node, message_type="evaluate") for node in grid.get_node_ids()]
+
+    strategy = CompressedStrategy(Asks(fraction_train=0.5))
+    strategy.start(RecordingGrid(learning()), FLAT, num_rounds=2)
+    assert choice_of(strategy, tmp_path)["reached"] == NODES // 2
 
 
 UPLINK = fedcomp.stc(density=0.05)
