@@ -80,6 +80,12 @@ the end.  In runs of more than 1,000 rounds, it falls with the square of the rou
 published long ago makes the ratio small, however late the model is.  The third number is a factor where the strategy makes
 another step than the mean.
 """
+LATE, LATE_FACTOR = 0.28, 0.1
+"""The model is late if more than the first share of what the nodes ask for in the second quarter of the rounds is unpublished.
+
+In the second half of a run of 100 rounds or more, only the second number of times as much may then be unpublished, but as much
+as `UNPUBLISHED_OF_ALL` in any case.
+"""
 UNPUBLISHED_OF_ALL = 0.05
 """The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
 MIN_FACTOR, MAX_DENSITY = 1 / 8, 0.25
@@ -141,6 +147,8 @@ class RoundFacts:
     squared norms of an update and of a round's change.  `step` is the squared norm of a round's change over the same.
     `unpublished` is the squared norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three
     are 0 before they are measured.
+    `late` is the share of the unpublished change in what the changes of the second quarter of the rounds have in common with
+    all changes before them (`Lateness.share`); 0 before the second half.
     `largest` is the share of a change's squared norm in its largest hundredth of entries; 0 before it is measured.
     `room` is the squared error that the longest update may have, over its squared norm, before the server scales it down to the
     bound of `Clipping`: unbiased codes lengthen an update by their error.
@@ -161,6 +169,7 @@ class RoundFacts:
     noise: float = 0.0
     step: float = 0.0
     room: float = math.inf
+    late: float = 0.0
     largest: float = 0.0
     both: bool = True
     unpublished: float = 0.0
@@ -236,6 +245,8 @@ class RoundFacts:
             most = UNPUBLISHED * OTHER_STEP
         if self.num_rounds > VERY_MANY_ROUNDS:
             most = max(most * (VERY_MANY_ROUNDS / self.num_rounds) ** 2, UNPUBLISHED_OF_ALL)
+        if self.late > LATE and self.mean_is_step and self.num_rounds >= MANY_ROUNDS:
+            most = min(most, max(most * LATE_FACTOR, UNPUBLISHED_OF_ALL))
         return most * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), UNPUBLISHED_POWER) * self._size
 
     @property

@@ -53,6 +53,10 @@ class Origin:
             error[part] = np.multiply(counts, UNIT, dtype=np.float64) - moved
         return error
 
+    def product(self, vector: Vector) -> float:
+        """Return the scalar product of `vector`, float32 (n,), with the exact sum of all steps."""
+        return UNIT * float(np.einsum("i,i", vector, self.counts, dtype=np.float64))
+
     def steps(self) -> Steps:
         """Return the counts that are not 0."""
         indices = np.flatnonzero(self.counts)

@@ -237,6 +237,17 @@ def test_a_shorter_run_and_a_small_model_publish_more_of_each_change() -> None:
     assert densities == sorted(densities, reverse=True)
 
 
+def test_where_the_model_is_late_less_may_be_unpublished() -> None:
+    known = [facts(20_000, rounds, 20, 5) for rounds in (30, 99, 100, 1000, 2000, 5000)]
+    most = [each.may_be_unpublished for each in known]
+    assert [replace(each, late=0.27).may_be_unpublished for each in known] == most
+    late = [replace(each, late=0.29).may_be_unpublished for each in known]
+    assert late == pytest.approx([*most[:2], 0.125, 0.125, 0.05, 0.05])
+    others = (facts(20_000, 100, 5, 5), replace(known[2], num_nodes=40, mean_is_step=False))
+    assert all(replace(each, late=1.0).may_be_unpublished == each.may_be_unpublished for each in others)
+    assert replace(facts(440, 100, 20, 5), late=1.0).may_be_unpublished == pytest.approx(0.0125)
+
+
 def test_a_run_of_thousands_of_rounds_is_no_later_than_one_of_a_thousand() -> None:
     """With 1 / 5000 and the bound of 1.25, 5,000 rounds of logistic regression ended 1.3 points below dense SGD."""
     lengths = (1000, 2000, 5000, 20_000)

@@ -412,6 +412,7 @@ class CompressedStrategy(Strategy):
             if self._links.downlink.memory.vectors:
                 log_assumed_start(self.inner)
         self._zeros.begin(server_round, self.publisher)
+        self._links.before_version(change[0], self.publisher)
         start_s = time.thread_time()
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.thread_time() - start_s)

@@ -18,6 +18,7 @@ from fedcomp.flower.compat import log
 from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.links.balance_log import BalanceLog
 from fedcomp.flower.server.links.largest import largest_share
+from fedcomp.flower.server.links.lateness import Lateness
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.flower.server.links.sketch import Sketch, Sketcher
@@ -73,6 +74,8 @@ ROUNDS_OF_LARGEST, LAST_OF_LARGEST = 5, 10
 """How much the largest entries stand out is measured in so many of the first rounds: in later ones, noise hides it."""
 KEPT_LONGEST = 0.9
 """The weight of the earlier squared norm of the longest update when those of a round are shorter."""
+NESTED = ("budget", "lateness")
+"""The attributes of `Measurements` that have attributes of their own."""
 KEPT_TRAFFIC = 0.8
 """The weight of the earlier traffic when that of the newest round is added: an average over about five rounds.
 
@@ -94,6 +97,7 @@ class Measurements:
         sent: The bytes that they sent.
         changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
         budget: The noise in the model, and how far it has moved by learning.
+        lateness: Whether the nodes ask for what is unpublished, in the second quarter of the rounds.
         gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
         inequality: The winsorized mean of the updates' squared norms over their median, in the last rounds.
         largest: The share of a change's squared norm in its largest hundredth of entries, in the first rounds; 0 at first.
@@ -116,6 +120,7 @@ class Measurements:
     largest_rounds: int = 0
     longest: float = 0.0
     budget: NoiseBudget = field(default_factory=NoiseBudget)
+    lateness: Lateness = field(default_factory=Lateness)
 
 
 class LinkCompressors:
@@ -215,7 +220,7 @@ class LinkCompressors:
         facts = RoundFacts(
             vector.size,
             self._round,
-            self.num_rounds or self._round + UNKNOWN_ROUNDS,
+            self._rounds,
             num_nodes,
             sampled,
             max(1.0, measured.evenness * sampled) if self._averages else 1.0,
@@ -224,6 +229,7 @@ class LinkCompressors:
             mean_is_step=self.mean_is_step,
             reads_mean=self._reads_mean,
             room=self._room,
+            late=measured.lateness.share if self._round > self._rounds // 2 else 0.0,
             largest=measured.largest if measured.largest_rounds == ROUNDS_OF_LARGEST else 0.0,
             shared_start=publisher.start is not None,
             training=training,
@@ -240,6 +246,11 @@ class LinkCompressors:
         if step and facts.is_flat and (residual := publisher.memory.get(RESIDUAL)) is not None:
             step += float(np.square(residual, dtype=np.float64).sum()) / budget.norm  # the next version brings it
         return replace(facts, noise=noise, step=step, unpublished=budget.unpublished)
+
+    @property
+    def _rounds(self) -> int:
+        """The number of the last round, as far as it is known."""
+        return self.num_rounds or self._round + UNKNOWN_ROUNDS
 
     @property
     def _room(self) -> float:
@@ -264,6 +275,13 @@ class LinkCompressors:
     def reach(self, nodes: Sequence[int]) -> None:
         """Count `nodes` among those that get a message between two versions."""
         self._reached |= set(nodes)
+
+    def before_version(self, change: Vector, publisher: Publisher) -> None:
+        """Measure what the round's `change`, float32 (n,), has in common with what `publisher` has not published yet."""
+        residual, origin = publisher.memory.get(RESIDUAL), publisher.replica.origin
+        in_second_quarter = self._rounds // 4 < self._round <= self._rounds // 2
+        if self._chosen and in_second_quarter and residual is not None and origin is not None:
+            self._measured.lateness.add(change, residual, origin)
 
     def end_round(self, replies: Sequence[ValidatedReply], change: Vector, publisher: Publisher, changed: int) -> None:
         """Measure a round: its `replies`, and what `publisher` made of their `change`.
@@ -333,7 +351,8 @@ class LinkCompressors:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
-        return _shallow(self._measured) | {"budget": _shallow(self._measured.budget)}
+        nested = {name: _shallow(getattr(self._measured, name)) for name in NESTED}
+        return _shallow(self._measured) | nested
 
     def restore(self, state: Mapping[str, Any], memory: State) -> None:
         """Continue from what `state` returned; `memory` is that of the downlink.
@@ -344,11 +363,13 @@ class LinkCompressors:
         self._reached, self._here = set(), None
         known = _shallow(Measurements())
         try:
-            budget = NoiseBudget(**state.get("budget", {}))
+            budget, lateness = NoiseBudget(**state.get("budget", {})), Lateness(**state.get("lateness", {}))
             budget.check()
+            lateness.check()
             measured = Measurements(
-                **{name: type(fresh)(state.get(name, fresh)) for name, fresh in known.items() if name != "budget"},
+                **{name: type(fresh)(state.get(name, fresh)) for name, fresh in known.items() if name not in NESTED},
                 budget=budget,
+                lateness=lateness,
             )
             for text in filter(None, (measured.uplink, measured.downlink)):
                 parse(text)
@@ -370,7 +391,7 @@ class LinkCompressors:
         self._measured = measured
 
 
-def _shallow(values: Measurements | NoiseBudget) -> dict[str, Any]:
+def _shallow(values: Measurements | NoiseBudget | Lateness) -> dict[str, Any]:
     """Return the attributes of `values` by name: `asdict` would copy each number of a sketch."""
     return {each.name: getattr(values, each.name) for each in fields(values)}
 

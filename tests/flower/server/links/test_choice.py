@@ -36,7 +36,7 @@ from fedcomp.flower import (
 from fedcomp.flower.server.links.choice import winsorized_mean
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.methods import RoundFacts, choose_uplink
-from fedcomp.methods.automatic import UNPUBLISHED_OF_ALL
+from fedcomp.methods.automatic import LATE, UNPUBLISHED_OF_ALL
 from fedcomp.sync import Publisher
 from fedcomp.wire import parse_server_message
 from tests.flower.toy import Arrays, app, checkpoint_at, floats, model, training
@@ -347,6 +347,57 @@ def test_where_all_nodes_train_little_is_late_with_and_without_rounds(mode: Asyn
     assert 0.5 * UNPUBLISHED_OF_ALL < choice_of(strategy, tmp_path)["budget"]["unpublished"] < 2 * UNPUBLISHED_OF_ALL
 
 
+def descending(n: int = 3_660) -> tuple[ClientApp, Callable[[NDArray[np.float32]], float]]:
+    """Return an app whose nodes take a step down a loss that is steep in some entries and flat in others, and this loss."""
+    steep = np.geomspace(0.01, 1, n).astype(np.float32)
+    goal = np.random.default_rng(0).standard_normal(n, np.float32)
+
+    def descend(arrays: Arrays, context: Context, number: int) -> Arrays:
+        seed = [number, int(context.node_config["partition-id"])]
+        noise = np.random.default_rng(seed).standard_normal(n, np.float32)
+        return arrays | {"w": arrays["w"] - 0.1 * steep * (arrays["w"] - goal + noise)}
+
+    return training(descend), lambda vector: float(np.mean(steep * (vector - goal) ** 2))
+
+
+def test_where_the_nodes_ask_for_what_is_unpublished_versions_become_denser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second quarter of the rounds tells it, and the second half of them has the denser versions."""
+    client_app, loss = descending()
+    losses, densities = list[float](), list[float]()
+
+    def keep(_: Round) -> None:
+        densities.append(density_of(strategy.compressors[1]))
+
+    for late in (9.0, LATE):
+        monkeypatch.setattr("fedcomp.methods.automatic.LATE", late)
+        random.seed(3)
+        densities.clear()
+        strategy = CompressedStrategy(half(), on_round=keep)
+        strategy.start(RecordingGrid(client_app, 12), FLAT, num_rounds=120)
+        losses.append(loss(strategy.arrays["w"].numpy()))
+    lateness = choice_of(strategy, tmp_path)["lateness"]
+    assert lateness["rounds"] == 30
+    assert lateness["unpublished"] > 0.3 * lateness["whole"] > 0
+    assert densities[60] > 2 * densities[58]
+    assert losses[1] < 0.8 * losses[0]
+
+
+def test_where_what_is_unpublished_is_noise_versions_stay_sparse(tmp_path: Path) -> None:
+    """Nodes that walk at random never ask for it."""
+
+    def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+        change = heavy_tailed(number, int(context.node_config["partition-id"]))
+        return arrays | {"w": arrays["w"] + change}
+
+    densities = list[float]()
+    strategy = CompressedStrategy(half(), on_round=lambda _: densities.append(density_of(strategy.compressors[1])))
+    strategy.start(RecordingGrid(training(step), 12), FLAT, num_rounds=120)
+    assert choice_of(strategy, tmp_path)["lateness"]["rounds"] == 30
+    assert densities[60] < 1.3 * densities[58]
+
+
 def adam(arrays: Arrays, context: Context, number: int) -> Arrays:
     """Move all entries by about as much, as Adam does."""
     rng = np.random.default_rng([number, int(context.node_config["partition-id"])])
@@ -530,23 +581,15 @@ def test_the_noise_in_another_step_than_the_mean_is_that_of_the_versions(inner: 
 @pytest.mark.parametrize("nodes", [6, 12])
 def test_momentum_on_the_server_does_not_overshoot(nodes: int) -> None:
     """A server with momentum overshoots where the model that nodes train is late."""
-    n, rounds = 3_660, 150
-    steep = np.geomspace(0.01, 1, n).astype(np.float32)
-    goal = np.random.default_rng(0).standard_normal(n, np.float32)
-
-    def descend(arrays: Arrays, context: Context, number: int) -> Arrays:
-        noise = np.random.default_rng([number, int(context.node_config["partition-id"])]).standard_normal(n, np.float32)
-        return arrays | {"w": arrays["w"] - 0.1 * steep * (arrays["w"] - goal + noise)}
-
+    client_app, loss = descending()
     losses = list[float]()
     for compressor in (fedcomp.dense(), fedcomp.auto()):
         random.seed(3)
         inner = FedAvgM(fraction_train=6 / nodes, fraction_evaluate=0.0, server_momentum=0.9)
         strategy = CompressedStrategy(inner, uplink=compressor, downlink=compressor)
-        strategy.start(RecordingGrid(training(descend), nodes), FLAT, num_rounds=rounds)
-        losses.append(float(np.mean(steep * (strategy.arrays["w"].numpy() - goal) ** 2)))
-    start = float(np.mean(steep * goal**2))
-    assert losses[1] - losses[0] < 0.1 * start
+        strategy.start(RecordingGrid(client_app, nodes), FLAT, num_rounds=150)
+        losses.append(loss(strategy.arrays["w"].numpy()))
+    assert losses[1] - losses[0] < 0.1 * loss(FLAT["w"].numpy())
     assert strategy.ledger.ratio > 15
 
 
@@ -812,7 +855,7 @@ def test_the_log_names_the_choice_and_its_reason_in_one_line(caplog: pytest.LogC
         assert part in line
 
 
-@pytest.mark.parametrize(("share", "rounds"), [(1.0, 8), (0.5, 30)], ids=["unbiased", "stc"])
+@pytest.mark.parametrize(("share", "rounds"), [(1.0, 8), (0.5, 30), (0.5, 100)], ids=["unbiased", "stc", "late"])
 def test_a_restarted_server_chooses_as_if_it_had_not_stopped(share: float, rounds: int, tmp_path: Path) -> None:
     def watched(downlinks: dict[int, str], checkpoint: Checkpoint | None = None) -> CompressedStrategy:
         def keep(over: Round) -> None:
@@ -822,20 +865,20 @@ def test_a_restarted_server_chooses_as_if_it_had_not_stopped(share: float, round
         strategy = CompressedStrategy(inner, checkpoint=checkpoint, on_round=keep)
         return strategy
 
+    stopped = rounds // 2 if rounds < 100 else 40
     random.seed(3)
     once, again, expected, grid = dict[int, str](), dict[int, str](), RecordingGrid(), RecordingGrid()
     whole, first = watched(once), watched(again, Checkpoint(tmp_path / "state"))
     whole.start(expected, model((60, 60)), num_rounds=rounds)
     random.seed(3)
     with pytest.raises(Stopped):
-        first.start(grid, model((60, 60)), num_rounds=rounds, evaluate_fn=stop_after(rounds // 2))
+        first.start(grid, model((60, 60)), num_rounds=rounds, evaluate_fn=stop_after(stopped))
     second = watched(again)
     second.load(tmp_path / "state")
     second.start(grid, second.arrays, num_rounds=rounds - second.round)
     assert grid.per_round == expected.per_round
-    assert again == {number: text for number, text in once.items() if number != rounds // 2}, (
-        "the round that was cut off"
-    )
+    assert again == {number: text for number, text in once.items() if number != stopped}, "the round that was cut off"
+    assert choice_of(second, tmp_path) == choice_of(whole, tmp_path)
     np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
 
 
@@ -871,6 +914,10 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(saved: Saved, tmp_path: Pat
         {"budget": {"last": [0.0]}},
         {"budget": [1]},
         {"budget": {"other": 1}},
+        {"lateness": {"rounds": -1}},
+        {"lateness": {"unpublished": float("inf")}},
+        {"lateness": {"whole_squares": -1.0}},
+        {"lateness": [1]},
     ],
 )
 def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object, saved: Saved, tmp_path: Path) -> None:
@@ -879,13 +926,16 @@ def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object,
         CompressedStrategy(FedAvg()).load(tmp_path / "damaged")
 
 
-def test_a_checkpoint_from_before_unequal_updates_were_measured_is_read(saved: Saved, tmp_path: Path) -> None:
+def test_a_checkpoint_from_before_unequal_updates_and_lateness_were_measured_is_read(
+    saved: Saved, tmp_path: Path
+) -> None:
     plain = from_json(saved["plain"])
-    del plain["choice"]["inequality"]
+    del plain["choice"]["inequality"], plain["choice"]["lateness"]
     write_archive(tmp_path / "older", saved | {"plain": to_json(plain)})
     strategy = CompressedStrategy(FedAvg())
     strategy.load(tmp_path / "older")
     assert choice_of(strategy, tmp_path)["inequality"] == 1
+    assert choice_of(strategy, tmp_path)["lateness"]["rounds"] == 0
 
 
 def test_residuals_of_a_run_with_stc_are_sent_when_it_continues_with_the_choice(tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""Whether the nodes ask for what is unpublished: with changes that go one way, go back, or are chance."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedcomp.flower.server.links.lateness import FEWEST, Lateness
+from fedcomp.quantized import UNIT
+from fedcomp.sync import Origin, start_replica
+from fedcomp.wire import layout_of
+
+Vector = NDArray[np.float32]
+N = 70_000
+RNG = np.random.default_rng(0)
+PUBLISHED, RESIDUAL = np.zeros(N, np.int32), np.zeros(N, np.float32)
+PUBLISHED[::2], RESIDUAL[1::2] = 3 / UNIT, 1
+
+
+def origin_of(counts: NDArray[np.int32]) -> Origin:
+    model = {"w": RNG.standard_normal(counts.size, np.float32)}
+    return replace(Origin.at(start_replica(layout_of(model), model)), counts=counts)
+
+
+def measured(changes: list[Vector], residual: Vector = RESIDUAL) -> Lateness:
+    late, origin = Lateness(), origin_of(PUBLISHED)
+    for change in changes:
+        late.add(change, residual, origin)
+    return late
+
+
+def normal() -> Vector:
+    return RNG.standard_normal(N, np.float32)
+
+
+def test_by_hand() -> None:
+    """One in four parts of what a change along all changes asks for is unpublished."""
+    late = measured([np.ones(N, np.float32)] * 12)
+    assert late.share == pytest.approx(1 / 4)
+    assert late.unpublished == pytest.approx(12 * N / 2)
+    assert late.whole_squares == pytest.approx(12 * (2 * N) ** 2)
+
+
+def test_noise_does_not_hide_it() -> None:
+    late = measured([0.05 + normal() for _ in range(25)])
+    assert late.share == pytest.approx(1 / 4, rel=0.2)
+    assert measured([change.astype(np.float32) * 1e-9 for change in 0.05 + RNG.standard_normal((25, N))]).share > 0.2
+
+
+@pytest.mark.parametrize("way", [0.0, -0.05])
+def test_changes_that_are_chance_or_undo_the_unpublished_ask_for_nothing(way: float) -> None:
+    assert measured([way * RESIDUAL + normal() for _ in range(25)]).share == 0
+
+
+def test_where_the_changes_undo_more_than_they_ask_for_nothing_can_be_told() -> None:
+    assert measured([RESIDUAL - 2 * np.sign(PUBLISHED).astype(np.float32)] * 25).share == 0
+
+
+def test_chance_hardly_ever_looks_like_learning() -> None:
+    residual, origin = RNG.standard_normal(200, np.float32), origin_of(PUBLISHED[:200])
+    found = 0
+    for _ in range(400):
+        late = Lateness()
+        for _ in range(25):
+            late.add(RNG.standard_normal(200, np.float32), residual, origin)
+        found += late.share > 0
+    assert found <= 8
+
+
+def test_a_few_rounds_tell_nothing() -> None:
+    change = np.ones(N, np.float32)
+    assert measured([change] * (FEWEST - 1)).share == 0 == Lateness().share
+    assert measured([change] * FEWEST).share > 0
