@@ -62,8 +62,6 @@ MANY_ROUNDS, VERY_MANY_ROUNDS = 100, 1000
 
 A model that is late, or late noise, costs as much there as in a run of the second number, however many rounds came before.
 """
-MIN_REQUESTS = 200.0
-"""Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 12.0
 """How often a node sends each entry in a run, on average, with error feedback."""
 MIN_ROUNDS, MAX_PARTICIPATION = 30, 2 / 3
@@ -117,12 +115,12 @@ def auto() -> Parts:
 
     * Updates: the cross-polytope, or from one bit on EDEN, with just enough bits.  The server measures the noise that they add
       to the model, and keeps it small beside the distance that the model has moved, and beside the noise of sampling.  If the
-      strategy makes another step of the mean, the bits follow from the number of averaged updates, and nodes that often take
-      part use STC.  If it reads each reply, as a median does, the bits are those for a single update.
+      strategy makes another step of the mean, the bits follow from the number of averaged updates.  If it reads each reply, as
+      a median does, the bits are those for a single update.
     * Versions: in long runs STC, with a density that keeps what is not published yet in proportion to what is.  In short ones,
       the cross-polytope or EDEN, or top-k where few nodes take part in a round.  If the strategy makes another step of the
       mean, the cross-polytope or EDEN in long runs too, unless few nodes take part; and in runs of 30 rounds and more if no
-      entries of a change stand out, as with Adam on the nodes.
+      entries of a change stand out, as with Adam on the nodes, and while the nodes ask again for what is not published.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -140,15 +138,15 @@ class RoundFacts:
     `gain` is the error of `crosspolytope` on Gaussian entries over that on the updates, at the same bits: about 2 on those of
     models, whose norm is in few places.
 
-    `reads_mean` says that the strategy reads only the mean of the updates: then what a message leaves out may come later, while
-    a median of sparse updates is 0.  `mean_is_step` says that it adds this mean to the model, so that the errors of updates add
-    up there.  `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an
-    update (`NoiseBudget.share`).  If the step is not the mean, it is the error of the version alone, over the larger one of the
-    squared norms of an update and of a round's change.  `step` is the squared norm of a round's change over the same.
+    `mean_is_step` says that the strategy adds the mean of the updates to the model, so that their errors add up there.
+    `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
+    (`NoiseBudget.share`).  If the step is not the mean, it is the error of the version alone, over the larger one of the squared
+    norms of an update and of a round's change.  `step` is the squared norm of a round's change over the same.
     `unpublished` is the squared norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three
     are 0 before they are measured.
     `late` is the share of the unpublished change in what the changes of the second quarter of the rounds have in common with
     all changes before them (`Lateness.share`); 0 before the second half.
+    `repeats` says that the nodes have asked again and again for what was unpublished (`Repetition`).
     `largest` is the share of a change's squared norm in its largest hundredth of entries; 0 before it is measured.
     `room` is the squared error that the longest update may have, over its squared norm, before the server scales it down to the
     bound of `Clipping`: unbiased codes lengthen an update by their error.
@@ -164,12 +162,12 @@ class RoundFacts:
     averaged: float
     changed: int = 0
     gain: float = 1.0
-    reads_mean: bool = True
     mean_is_step: bool = True
     noise: float = 0.0
     step: float = 0.0
     room: float = math.inf
     late: float = 0.0
+    repeats: bool = False
     largest: float = 0.0
     both: bool = True
     unpublished: float = 0.0
@@ -214,6 +212,11 @@ class RoundFacts:
     def is_flat(self) -> bool:
         """Whether no entries of a change stand out, as with Adam on the nodes."""
         return 0 < self.largest < FLAT
+
+    @property
+    def leaves_nothing_out(self) -> bool:
+        """Whether the version of this round brings what earlier ones have left out, and leaves nothing out itself."""
+        return (self.is_flat or self.repeats) and self.num_rounds >= MIN_ROUNDS
 
     @property
     def versions_take_topk(self) -> bool:
@@ -316,15 +319,11 @@ def choose_uplink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
         _mean(facts): eden_bits(facts.uplink_error),
         _first(facts.first_contacts): FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts,
     } | _small(facts)
-    bounded = not math.isinf(facts.room)
-    if bounded:
+    if not math.isinf(facts.room):
         reason = "with more noise, updates would be longer than their bound, and be scaled down"
         least[reason] = eden_bits(max(facts.room, MEAN_ERROR))
-    density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
-    # A residual lengthens updates, whatever their bound.
-    may_wait = facts.reads_mean and not (facts.mean_is_step or bounded) and facts.requests >= MIN_REQUESTS
-    feedback = may_wait and _stc_bits(density) <= max(least.values())
-    if keep_residual or feedback:
+    if keep_residual:
+        density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
         flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
         return _stc(
             density * flush, f"each node trains {facts.requests:.4g} times, and sends later what a message leaves out"
@@ -341,13 +340,12 @@ def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
     last, reason = facts.server_round >= facts.num_rounds, "later versions bring what one leaves out"
-    if facts.is_flat and facts.num_rounds >= MIN_ROUNDS:
-        keep_residual = False  # the next version brings it
-    if facts.versions_take_stc or (keep_residual and facts.num_rounds >= MIN_ROUNDS):
+    keep_residual = facts.versions_take_stc or keep_residual
+    if keep_residual and facts.num_rounds >= MIN_ROUNDS and not facts.leaves_nothing_out:
         excess = facts.unpublished / facts.may_be_unpublished if facts.unpublished else 1.0
         density = SENDS_BY_SERVER / min(facts.num_rounds, VERY_MANY_ROUNDS) * max(excess, MIN_FACTOR)
         return _stc(density, reason)
-    if facts.versions_take_topk or keep_residual:
+    if facts.num_rounds < MIN_ROUNDS and (facts.versions_take_topk or keep_residual):
         if last:
             return Choice(topk(1.0, "natural"), "the last version is the result of the run, and leaves nothing out")
         return Choice(topk(MAX_DENSITY, "natural"), reason)
@@ -423,11 +421,6 @@ def _small(facts: RoundFacts) -> dict[str, float]:
 
 def _first(share: float) -> str:
     return f"{share:.0%} of the messages bring a node its first, whole model, beside which smaller updates would save little"
-
-
-def _stc_bits(density: float) -> float:
-    """Return the bits an entry of STC: each kept entry takes a gap in Golomb code, and a sign."""
-    return density * (math.log2(1 / density) + 2)
 
 
 def _stc(density: float, reason: str) -> Choice:

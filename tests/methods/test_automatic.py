@@ -52,7 +52,11 @@ def bits_of(compressor: fedcomp.Compressor) -> float:
         (facts(20_000, 100, 50, 10), "crosspolytope(bits=0.399)", "stc(density=0.01)"),
         (facts(20_000, 1000, 10, 10), "crosspolytope(bits=0.399)", "stc(density=0.001)"),
         (facts(20_000, 1000, 15, 10), "crosspolytope(bits=0.399)", "stc(density=0.001)"),
-        (replace(facts(20_000, 1000, 10, 10), mean_is_step=False), "stc(density=0.012)", "crosspolytope(bits=0.285)"),
+        (
+            replace(facts(20_000, 1000, 10, 10), mean_is_step=False),
+            "crosspolytope(bits=0.399)",
+            "crosspolytope(bits=0.285)",
+        ),
         (
             replace(facts(20_000, 300, 39, 5), mean_is_step=False),
             "crosspolytope(bits=0.675)",
@@ -124,7 +128,8 @@ def test_the_last_version_does_not_bring_all_that_was_left_out() -> None:
 
 
 def test_nodes_send_more_in_the_last_tenth_of_the_rounds() -> None:
-    early, late = (choose_uplink(replace(MANY, server_round=number)).compressor for number in (900, 901))
+    known = (replace(MANY, server_round=number) for number in (900, 901))
+    early, late = (choose_uplink(each, keep_residual=True).compressor for each in known)
     assert bits(late, MANY.n) > 2 * bits(early, MANY.n)
 
 
@@ -193,6 +198,15 @@ def test_versions_of_changes_without_large_entries_get_no_error_feedback() -> No
         chosen = [choose_downlink(each, keep_residual=True).compressor.name for each in known]
         assert chosen[::2] == ["stc", "stc"]
         assert chosen[1] != "stc", "the next version brings the residual"
+
+
+def test_versions_leave_nothing_out_while_the_nodes_ask_again_for_what_is_unpublished() -> None:
+    for each in (facts(20_000, 300, 20, 5), facts(20_000, 300, 5, 5), facts(20_000, 30, 20, 5)):
+        assert choose_downlink(each, keep_residual=True).compressor.name == "stc"
+        assert choose_downlink(replace(each, repeats=True), keep_residual=True).compressor.name != "stc"
+        assert replace(each, repeats=True).sampling_share == each.sampling_share > 0, "the rest of the choice stays"
+    short = replace(facts(20_000, 29, 40, 5), repeats=True)
+    assert choose_downlink(short, keep_residual=True).compressor.name == "topk"
 
 
 def test_an_update_has_no_more_noise_than_fits_within_the_bound_of_its_norm() -> None:

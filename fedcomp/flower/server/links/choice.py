@@ -18,7 +18,7 @@ from fedcomp.flower.compat import log
 from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.links.balance_log import BalanceLog
 from fedcomp.flower.server.links.largest import largest_share
-from fedcomp.flower.server.links.lateness import Lateness
+from fedcomp.flower.server.links.lateness import Lateness, Repetition
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.flower.server.links.sketch import Sketch, Sketcher
@@ -74,7 +74,7 @@ ROUNDS_OF_LARGEST, LAST_OF_LARGEST = 5, 10
 """How much the largest entries stand out is measured in so many of the first rounds: in later ones, noise hides it."""
 KEPT_LONGEST = 0.9
 """The weight of the earlier squared norm of the longest update when those of a round are shorter."""
-NESTED = ("budget", "lateness")
+NESTED = ("budget", "lateness", "repetition")
 """The attributes of `Measurements` that have attributes of their own."""
 KEPT_TRAFFIC = 0.8
 """The weight of the earlier traffic when that of the newest round is added: an average over about five rounds.
@@ -98,6 +98,7 @@ class Measurements:
         changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
         budget: The noise in the model, and how far it has moved by learning.
         lateness: Whether the nodes ask for what is unpublished, in the second quarter of the rounds.
+        repetition: How often they ask again for what is unpublished, in the last rounds.
         gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
         inequality: The winsorized mean of the updates' squared norms over their median, in the last rounds.
         largest: The share of a change's squared norm in its largest hundredth of entries, in the first rounds; 0 at first.
@@ -121,6 +122,7 @@ class Measurements:
     longest: float = 0.0
     budget: NoiseBudget = field(default_factory=NoiseBudget)
     lateness: Lateness = field(default_factory=Lateness)
+    repetition: Repetition = field(default_factory=Repetition)
 
 
 class LinkCompressors:
@@ -143,14 +145,14 @@ class LinkCompressors:
         self._bound = norm * norm  # norm**2 would raise for a huge one
         self.num_rounds = 0
         averaging = aggregating(inner)
-        self._reads_mean = reply_use_of(inner) is ReplyUse.MEAN
-        self._averages = self._reads_mean and not isinstance(averaging, SECOND_MOMENTS)
+        self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
         self.mean_is_step = self._averages and type(averaging).aggregate_train is FedAvg.aggregate_train
         self._averaging = averaging if isinstance(averaging, FedAvg) else None
         self._measured = Measurements()
         self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
         self._log = BalanceLog()
         self._reached: set[int] = set()
+        self._told: set[tuple[str, str]] = set()
         self._here: Sketch | None = None
         self._participation, self._balance, self._chosen = 1.0, 0.0, False
         self._round = 0
@@ -227,8 +229,8 @@ class LinkCompressors:
             measured.changed,
             measured.gain,
             mean_is_step=self.mean_is_step,
-            reads_mean=self._reads_mean,
             room=self._room,
+            repeats=measured.repetition.pauses(self._round, self._rounds),
             late=measured.lateness.share if self._round > self._rounds // 2 else 0.0,
             largest=measured.largest if measured.largest_rounds == ROUNDS_OF_LARGEST else 0.0,
             shared_start=publisher.start is not None,
@@ -243,7 +245,7 @@ class LinkCompressors:
         left = max(1, facts.num_rounds - self._round + 1)
         noise = budget.share(left, facts.noise_share, facts.sampling_share, facts.growth_power)
         step = budget.step / budget.norm if noise else 0.0
-        if step and facts.is_flat and (residual := publisher.memory.get(RESIDUAL)) is not None:
+        if step and facts.leaves_nothing_out and (residual := publisher.memory.get(RESIDUAL)) is not None:
             step += float(np.square(residual, dtype=np.float64).sum()) / budget.norm  # the next version brings it
         return replace(facts, noise=noise, step=step, unpublished=budget.unpublished)
 
@@ -260,13 +262,13 @@ class LinkCompressors:
         return self._bound / self._measured.longest - 1 if self._measured.longest else 0.0
 
     def _remember(self, choices: Mapping[str, Choice], server_round: int) -> None:
-        """Keep the texts of the chosen compressors; log those whose method is not that of the round before."""
+        """Keep the texts of the chosen compressors; log those whose method is new in this run."""
         news: list[str] = []
         for link in ("uplink", "downlink"):
             if (choice := choices.get(link)) is None:
                 continue
-            before = getattr(self._measured, link)
-            if not before or parse(before).name != choice.compressor.name:
+            if (told := (link, choice.compressor.name)) not in self._told:
+                self._told.add(told)
                 news.append(f"{choice.compressor} as {link}, because {choice.reason}")
             setattr(self._measured, link, str(choice.compressor))
         if news:
@@ -279,8 +281,10 @@ class LinkCompressors:
     def before_version(self, change: Vector, publisher: Publisher) -> None:
         """Measure what the round's `change`, float32 (n,), has in common with what `publisher` has not published yet."""
         residual, origin = publisher.memory.get(RESIDUAL), publisher.replica.origin
-        in_second_quarter = self._rounds // 4 < self._round <= self._rounds // 2
-        if self._chosen and in_second_quarter and residual is not None and origin is not None:
+        if not self._chosen or residual is None:
+            return
+        self._measured.repetition.add(change, residual, self._round)
+        if origin is not None and self._rounds // 4 < self._round <= self._rounds // 2:
             self._measured.lateness.add(change, residual, origin)
 
     def end_round(self, replies: Sequence[ValidatedReply], change: Vector, publisher: Publisher, changed: int) -> None:
@@ -363,14 +367,14 @@ class LinkCompressors:
         self._reached, self._here = set(), None
         known = _shallow(Measurements())
         try:
-            budget, lateness = NoiseBudget(**state.get("budget", {})), Lateness(**state.get("lateness", {}))
-            budget.check()
-            lateness.check()
             measured = Measurements(
                 **{name: type(fresh)(state.get(name, fresh)) for name, fresh in known.items() if name not in NESTED},
-                budget=budget,
-                lateness=lateness,
+                budget=NoiseBudget(**state.get("budget", {})),
+                lateness=Lateness(**state.get("lateness", {})),
+                repetition=Repetition(**state.get("repetition", {})),
             )
+            for name in NESTED:
+                getattr(measured, name).check()
             for text in filter(None, (measured.uplink, measured.downlink)):
                 parse(text)
             check_range("evenness", measured.evenness, above=0, most=1 + 1e-9)
@@ -391,7 +395,7 @@ class LinkCompressors:
         self._measured = measured
 
 
-def _shallow(values: Measurements | NoiseBudget | Lateness) -> dict[str, Any]:
+def _shallow(values: Measurements | NoiseBudget | Lateness | Repetition) -> dict[str, Any]:
     """Return the attributes of `values` by name: `asdict` would copy each number of a sketch."""
     return {each.name: getattr(values, each.name) for each in fields(values)}
 

@@ -167,19 +167,6 @@ def test_nodes_that_evaluate_leave_the_method_to_those_that_train() -> None:
     assert strategy.compressors[1].startswith("stc(")
 
 
-def test_updates_take_stc_where_their_errors_do_not_average_out() -> None:
-    """On the nodes, these are 200 rounds in which the node takes part."""
-    strategy, grid = run(
-        200,
-        FedAdam(fraction_evaluate=0.0, eta=1e-3, min_train_nodes=1, min_available_nodes=1),
-        grid=RecordingGrid(nodes=1),
-    )
-    assert set(names(grid.per_round)) == {"stc"}
-    first, last = (fedcomp.parse(text).encode(VECTOR, {"residual": 0 * VECTOR})[0] for text in grid.per_round[::199])
-    assert len(last) > 2 * len(first), "the residuals of the nodes go out at the end"
-    assert strategy.ledger.ratio > 35
-
-
 def test_a_link_with_a_compressor_of_its_own_keeps_it() -> None:
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=fedcomp.topk(density=0.5))
     grid = RecordingGrid()
@@ -196,11 +183,11 @@ def test_updates_whose_errors_do_not_average_out_are_sent_with_more_bits(inner: 
     assert len(set(texts)) == 1
 
 
-@pytest.mark.parametrize(("inner", "sparse"), [(FedAvgM, True), (FedAdam, True), (FedMedian, False), (Krum, False)])
-def test_only_means_get_sparse_updates(inner: type[FedAvg], sparse: bool) -> None:
-    """The median of sparse updates is 0: after 250 rounds, a FedMedian with them had twice the loss."""
+@pytest.mark.parametrize("inner", [FedAvg, FedAvgM, FedAdam, FedMedian, Krum])
+def test_no_strategy_gets_sparse_updates(inner: type[FedAvg]) -> None:
+    """The median of sparse updates is 0, and momentum on the server goes on with updates that come late, and diverges."""
     _, grid = run(1_000, inner(fraction_evaluate=0.0), stop=1)
-    assert (names(grid.per_round) == ["stc"]) is sparse
+    assert "stc" not in names(grid.per_round)
 
 
 def test_a_loop_without_start_is_told_that_no_version_is_the_last(flower_log: pytest.LogCaptureFixture) -> None:
@@ -278,6 +265,12 @@ def choice_of(strategy: CompressedStrategy, folder: Path) -> dict[str, Any]:
     return choice_in(folder / "state")
 
 
+@pytest.fixture
+def never_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the residual: nodes that go one way, whatever they are sent, ask for the same in each round."""
+    monkeypatch.setattr("fedcomp.flower.server.links.lateness.TOO_OFTEN", float("inf"))
+
+
 def heavy_tailed(*seed: int, n: int = 3_660) -> NDArray[np.float32]:
     """Return numbers with a mean square of 1, a few of them large, as in the updates that SGD makes."""
     return np.random.default_rng(seed).standard_normal(n, np.float32) ** 3 / np.float32(15**0.5)
@@ -321,6 +314,7 @@ def test_the_farther_the_model_has_moved_the_fewer_the_bits(learned: tuple[list[
     assert walked[-1] > 3 * bits[-1]
 
 
+@pytest.mark.usefixtures("never_too_often")
 def test_little_of_the_change_is_not_published_at_the_end(tmp_path: Path) -> None:
     """In the beginning versions are dense; as the model moves on, they become sparse."""
     rounds, densities = 60, list[float]()
@@ -339,6 +333,7 @@ def test_little_of_the_change_is_not_published_at_the_end(tmp_path: Path) -> Non
     assert max(densities[:5]) > 3 * densities[-1]
 
 
+@pytest.mark.usefixtures("never_too_often")
 @pytest.mark.parametrize("mode", [None, AsyncMode(buffer=2, staleness=50)])
 def test_where_all_nodes_train_little_is_late_with_and_without_rounds(mode: AsyncMode | None, tmp_path: Path) -> None:
     """A version that waits for two of six updates is missed by no node: all of them train when it comes."""
@@ -360,6 +355,7 @@ def descending(n: int = 3_660) -> tuple[ClientApp, Callable[[NDArray[np.float32]
     return training(descend), lambda vector: float(np.mean(steep * (vector - goal) ** 2))
 
 
+@pytest.mark.usefixtures("never_too_often")
 def test_where_the_nodes_ask_for_what_is_unpublished_versions_become_denser(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -440,6 +436,7 @@ def test_the_version_that_brings_the_residual_has_bits_for_it(monkeypatch: pytes
     assert errors[5] < 0.5
 
 
+@pytest.mark.usefixtures("never_too_often")
 def test_late_rounds_do_not_tell_whether_entries_stand_out(tmp_path: Path) -> None:
     """Noise hides it there, as in a run that goes on from a checkpoint of an earlier version."""
 
@@ -507,6 +504,7 @@ def test_one_node_of_six_does_not_decide_how_much_room_the_bound_leaves(tmp_path
     assert choice_of(strategy, tmp_path)["longest"] == pytest.approx(1, rel=0.3)
 
 
+@pytest.mark.usefixtures("never_too_often")
 def test_tensors_that_move_little_are_published_too(tmp_path: Path) -> None:
     """As the matrices of low-rank adapters beside a head: STC has one threshold for all, and takes the head alone for long."""
     shapes = {"head": (45, 40), "adapter": (40, 45)}
@@ -537,6 +535,7 @@ def test_tensors_that_move_little_are_published_too(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("never_too_often")
 @pytest.mark.parametrize("inner", [FedAvgM, FedAdam, FedMedian])
 def test_where_few_nodes_get_each_version_those_of_any_strategy_follow_what_is_not_published_yet(
     inner: type[FedAvg], tmp_path: Path
