@@ -140,7 +140,7 @@ class RoundFacts:
 
     `mean_is_step` says that the strategy adds the mean of the updates to the model, so that their errors add up there.
     `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
-    (`NoiseBudget.share`).  If the step is not the mean, it is the error of the version alone, over the larger one of the squared
+    (`NoiseBudget.share`).  If the step is not the mean, it is the error of the version alone, over the larger of the squared
     norms of an update and of a round's change.  `step` is the squared norm of a round's change over the same.
     `unpublished` is the squared norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three
     are 0 before they are measured.
