@@ -18,7 +18,7 @@ from fedcomp.flower.compat import log
 from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.links.balance_log import BalanceLog
 from fedcomp.flower.server.links.largest import largest_share
-from fedcomp.flower.server.links.lateness import Lateness, Repetition
+from fedcomp.flower.server.links.lateness import FAR_TOO_OFTEN, Lateness, Repetition
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.flower.server.links.sketch import Sketch, Sketcher
@@ -57,6 +57,10 @@ UNKNOWN_ROUNDS = 100
 UNKNOWN_END = (
     "fedcomp: the number of rounds is unknown, because start() was not called: auto() expects %d more in each round, and sends "
     "no version as the last one; call start(num_rounds=...), or name the compressors"
+)
+LATE_MODEL = (
+    "fedcomp: round %d: the nodes ask again and again for what the downlink, %s, has not sent yet: what comes late is then too "
+    "much, and training may go wrong; name a larger density for it, or auto(), which sees to that"
 )
 KEPT_GAIN, MAX_GAIN = 0.7, 4.0
 """The weight of the earlier gain when that of a round is measured, and the largest gain that is relied on."""
@@ -152,6 +156,7 @@ class LinkCompressors:
         self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
         self._log = BalanceLog()
         self._reached: set[int] = set()
+        self._named = Repetition()
         self._told: set[tuple[str, str]] = set()
         self._here: Sketch | None = None
         self._participation, self._balance, self._chosen = 1.0, 0.0, False
@@ -281,11 +286,21 @@ class LinkCompressors:
     def before_version(self, change: Vector, publisher: Publisher) -> None:
         """Measure what the round's `change`, float32 (n,), has in common with what `publisher` has not published yet."""
         residual, origin = publisher.memory.get(RESIDUAL), publisher.replica.origin
-        if not self._chosen or residual is None:
+        if residual is None:
+            return
+        if not self._chosen:
+            self._warn_of_repetition(change, residual)
             return
         self._measured.repetition.add(change, residual, self._round)
         if origin is not None and self._rounds // 4 < self._round <= self._rounds // 2:
             self._measured.lateness.add(change, residual, origin)
+
+    def _warn_of_repetition(self, change: Vector, residual: Vector) -> None:
+        """Warn once if the downlink that the user named leaves out what the nodes then ask for again and again."""
+        if self._named.times <= FAR_TOO_OFTEN:
+            self._named.measure(change, residual)
+            if self._named.times > FAR_TOO_OFTEN:
+                log(WARNING, LATE_MODEL, self._round, self.downlink)
 
     def end_round(self, replies: Sequence[ValidatedReply], change: Vector, publisher: Publisher, changed: int) -> None:
         """Measure a round: its `replies`, and what `publisher` made of their `change`.

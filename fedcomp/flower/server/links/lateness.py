@@ -15,8 +15,9 @@ CERTAIN = 3.0
 """A mean of this many standard errors above 0 is not chance."""
 FEWEST = 10
 """With fewer rounds, nothing can be told."""
-KEPT, TOO_OFTEN = 0.7, 1.25
-"""The weight of the earlier `Repetition.times` when that of a round is measured, and the largest that does no harm."""
+KEPT, TOO_OFTEN, FAR_TOO_OFTEN = 0.7, 1.25, 5.0
+"""The weight of the earlier `Repetition.times` when that of a round is measured, the largest that surely does no harm, and the
+largest that named compressors are not warned of."""
 FIRST_PAUSE, LAST_PAUSE = 16, 0.1
 """The rounds of the first pause, and the share of all rounds of the last one."""
 
@@ -91,12 +92,16 @@ class Repetition:
     pause: int = 0
     until: int = 0
 
-    def add(self, change: Vector, residual: Vector, server_round: int) -> None:
+    def measure(self, change: Vector, residual: Vector) -> None:
         """Count a round with `change`, before which `residual` was unpublished, both float32 (n,)."""
-        if server_round <= self.until:
-            return
         norm = product(change, change)
         self.times = KEPT * self.times + (1 - KEPT) * (product(change, residual) / norm if norm else 0.0)
+
+    def add(self, change: Vector, residual: Vector, server_round: int) -> None:
+        """Count a round, unless it is in a pause; if the nodes ask too often, a pause begins with the next round."""
+        if server_round <= self.until:
+            return
+        self.measure(change, residual)
         if self.times > TOO_OFTEN:
             self.pause = 2 * self.pause or FIRST_PAUSE
             self.times, self.until = 0.0, server_round + self.pause

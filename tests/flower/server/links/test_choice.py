@@ -380,6 +380,37 @@ def test_where_the_nodes_ask_for_what_is_unpublished_versions_become_denser(
     assert losses[1] < 0.8 * losses[0]
 
 
+def approaching(goal: NDArray[np.float32], rate: float = 0.2) -> ClientApp:
+    """Return an app whose nodes go a part of the way to `goal`, as a regression on features of one scale does."""
+
+    def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+        noise = np.random.default_rng([number, int(context.node_config["partition-id"])]).standard_normal(goal.size)
+        return arrays | {"w": arrays["w"] + np.float32(rate) * (goal - arrays["w"] + noise.astype(np.float32))}
+
+    return training(step)
+
+
+def test_what_the_nodes_ask_for_again_and_again_does_not_add_up(tmp_path: Path) -> None:
+    """With a residual, the server added up what they asked for in each round until it was far too much."""
+    goal, densities = heavy_tailed(1), list[str]()
+    strategy = CompressedStrategy(half(), on_round=lambda _: densities.append(strategy.compressors[1]))
+    strategy.start(RecordingGrid(approaching(goal)), FLAT, num_rounds=150)
+    missing = strategy.arrays["w"].numpy() - goal
+    assert float(missing @ missing) < 0.1 * float(goal @ goal)
+    kinds = [name == "stc" for name in names(densities)]
+    assert kinds[0]
+    assert not any(kinds[-15:]), "a run that has paused ends with a pause"
+    assert choice_of(strategy, tmp_path)["repetition"]["pause"] > 0
+
+
+def test_a_named_downlink_that_is_too_sparse_for_the_task_is_told(flower_log: pytest.LogCaptureFixture) -> None:
+    for density, told in ((0.003, 1), (0.25, 0)):
+        flower_log.clear()
+        strategy = CompressedStrategy(half(), uplink=fedcomp.dense(), downlink=fedcomp.stc(density=density))
+        strategy.start(RecordingGrid(approaching(heavy_tailed(1)), 12), FLAT, num_rounds=60)
+        assert flower_log.text.count("the nodes ask again and again for what the downlink, stc(") == told
+
+
 def test_where_what_is_unpublished_is_noise_versions_stay_sparse(tmp_path: Path) -> None:
     """Nodes that walk at random never ask for it."""
 
@@ -917,6 +948,9 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(saved: Saved, tmp_path: Pat
         {"lateness": {"unpublished": float("inf")}},
         {"lateness": {"whole_squares": -1.0}},
         {"lateness": [1]},
+        {"repetition": {"times": 2.0}},
+        {"repetition": {"pause": -1}},
+        {"repetition": {"until": 1.5}},
     ],
 )
 def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object, saved: Saved, tmp_path: Path) -> None:
@@ -929,7 +963,7 @@ def test_a_checkpoint_from_before_unequal_updates_and_lateness_were_measured_is_
     saved: Saved, tmp_path: Path
 ) -> None:
     plain = from_json(saved["plain"])
-    del plain["choice"]["inequality"], plain["choice"]["lateness"]
+    del plain["choice"]["inequality"], plain["choice"]["lateness"], plain["choice"]["repetition"]
     write_archive(tmp_path / "older", saved | {"plain": to_json(plain)})
     strategy = CompressedStrategy(FedAvg())
     strategy.load(tmp_path / "older")
