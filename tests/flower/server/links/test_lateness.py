@@ -53,6 +53,18 @@ def test_changes_that_are_chance_or_undo_the_unpublished_ask_for_nothing(way: fl
     assert measured([way * RESIDUAL + normal() for _ in range(25)]).share == 0
 
 
+def test_where_the_published_part_alone_is_asked_for_nothing_is_late() -> None:
+    """Chance alone makes the other sum positive every other time."""
+    published, origin = np.sign(PUBLISHED[:400]).astype(np.float32), origin_of(PUBLISHED[:400])
+    shares = []
+    for _ in range(60):
+        late = Lateness()
+        for _ in range(25):
+            late.add(published + RNG.standard_normal(400, np.float32), RESIDUAL[:400], origin)
+        shares.append(late.share)
+    assert sum(share > 0 for share in shares) <= 2
+
+
 def test_where_the_changes_undo_more_than_they_ask_for_nothing_can_be_told() -> None:
     assert measured([RESIDUAL - 2 * np.sign(PUBLISHED).astype(np.float32)] * 25).share == 0
 
