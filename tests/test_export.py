@@ -64,6 +64,21 @@ def test_a_file_that_is_no_model_is_one_sentence_and_writes_nothing(
     assert not out.exists()
 
 
+@pytest.mark.parametrize("out", ["model.npz", "folder/../model.npz", "soft", "hard"])
+def test_the_model_itself_is_not_written_over(out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.npz"
+    np.savez(path, weight=np.ones(2, np.float32))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "soft").symlink_to(path)
+    (tmp_path / "hard").hardlink_to(path)
+    before = path.read_bytes()
+    for model, target in ((path, tmp_path / out), (tmp_path / out, path)):
+        assert main(["export", str(model), str(target)]) == 1
+        assert capsys.readouterr().err == f"fedcomp: export: {target} is {model} itself; another OUT is needed\n"
+    assert path.read_bytes() == (tmp_path / out).read_bytes() == before
+    assert (tmp_path / "soft").is_symlink()
+
+
 def test_packed_weights_are_written_unpacked(tmp_path: Path) -> None:
     from safetensors.torch import load_file
 

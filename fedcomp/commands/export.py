@@ -23,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("out", type=path_of, metavar="OUT.safetensors")
     options = parser.parse_args(arguments)
     try:
+        if options.out.exists() and options.out.samefile(options.model):
+            print(f"fedcomp: export: {options.out} is {options.model} itself; another OUT is needed", file=sys.stderr)
+            return 1
         with options.model.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
             arrays = {name: np.asarray(archive[name], order="C") for name in archive.files}
         if _is_packed(arrays):

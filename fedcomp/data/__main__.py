@@ -70,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.what == "share":
             lines = share(card, options.data_dir, options.partition, options.nodes, options.seed, options.out)
         elif options.what == "pack":
+            _check_other(options.out, card.name, (options.card, options.samples))
             lines = [pack(card, options.samples, options.out, over=options.over)]
         else:
             lines = [check(card, options.folder)]
@@ -79,6 +80,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(*lines, sep="\n")  # last: a reader that ends, such as `head`, must not keep files from being written
     return 0
+
+
+def _check_other(out: Path, name: str, read: Sequence[Path]) -> None:
+    """Raise `ValueError` if `pack` would write over one of the files that it has `read`."""
+    for target in (out / f"{name}.toml", out / f"{name}.npz"):
+        if target.exists() and any(target.samefile(each) for each in read):
+            raise ValueError(f"{target} would be both read and written; another --out is needed")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -40,6 +40,20 @@ def test_pack_writes_a_devices_arrays_and_check_counts_them(tmp_path: Path, caps
     assert main(["pack", CARD, str(tmp_path / "mine.npz"), "--out", out, "--over"]) == 0
 
 
+def test_pack_writes_over_no_file_that_it_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    card, samples = tmp_path / "digits.toml", tmp_path / "digits.npz"
+    card.write_bytes(Path(CARD).read_bytes())
+    np.savez(samples, x=np.ones((4, 8, 8), np.float32), y=np.array([7, 7, 1, 7]), more=np.ones(3))
+    before = [path.read_bytes() for path in (card, samples)]
+    (tmp_path / "link").symlink_to(tmp_path)
+    for read, written in (([str(card), str(samples)], "digits.toml"), ([CARD, str(samples)], "digits.npz")):
+        for out in (tmp_path, tmp_path / "link"):
+            assert main(["pack", *read, "--out", str(out), "--over"]) == 2
+            sentence = f"data: {out / written} would be both read and written; another --out is needed\n"
+            assert capsys.readouterr().err == sentence
+    assert [path.read_bytes() for path in (card, samples)] == before
+
+
 @pytest.mark.parametrize("name", ["digits", "sonnets"])
 def test_a_device_packs_samples_of_every_embedded_dataset(tmp_path: Path, name: str) -> None:
     card = read_card(name, CARDS)
