@@ -24,7 +24,7 @@ from fedcomp.flower.server.message_kind import MessageKind
 from fedcomp.flower.server.model.checkpoint import Checkpoint, explained, set_aside
 from fedcomp.flower.server.model.published_model import PublishedModel
 from fedcomp.flower.server.model.server_state import ServerState
-from fedcomp.flower.server.model.strategy_state import scalars_of
+from fedcomp.flower.server.model.strategy_state import settings_of
 from fedcomp.flower.server.model.traffic_file import TrafficFile
 from fedcomp.flower.server.old_keywords import OldKeywords, with_old_keywords
 from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, start_rounds
@@ -149,7 +149,7 @@ class CompressedStrategy(Strategy):
         self.shared_start = shared_start
         self._traffic_file = TrafficFile(Path(self._checkpoint.path)) if self._checkpoint is not None else None
         self._hook = RoundHook(on_round)
-        self._settings = scalars_of(inner)
+        self._settings = settings_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
         self._failed = FailedRounds()
         self._dominant, self._zeros = DominantTensors(), LostZeros()

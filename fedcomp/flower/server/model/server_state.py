@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Arrays, below, from_json, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
-from fedcomp.flower.server.model.strategy_state import Scalars, restore, state_of
+from fedcomp.flower.server.model.strategy_state import Plain, restore, state_of
 from fedcomp.sync import SAVED_PARTS, History, Ledger, NodeRegistry, Origin, Publisher, Replica, from_key_frame
 from fedcomp.wire import parse_frames, parse_single_frame
 
@@ -37,8 +37,8 @@ class ServerState:
     recorded: int = 0
     choice: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    def save(self, path: str | Path, inner: Strategy, settings: Scalars) -> None:
-        """Write this and the state of `inner` to `path`; `settings` are ``scalars_of(inner)`` when it was new."""
+    def save(self, path: str | Path, inner: Strategy, settings: Plain) -> None:
+        """Write this and the state of `inner` to `path`; `settings` are ``settings_of(inner)`` when it was new."""
         publisher = self.publisher
         arrays, plain = state_of(inner, settings)
         arrays |= {f"memory/{name}": np.asarray(array) for name, array in publisher.memory.items()}

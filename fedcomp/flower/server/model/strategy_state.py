@@ -1,6 +1,6 @@
 """The state of a strategy as arrays and plain values: as declared, or, of a foreign strategy, what its attributes hold."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence, MutableSet
 from logging import WARNING
 from typing import Any, cast
 
@@ -16,25 +16,29 @@ from fedcomp.flower.strategies.state import StatefulStrategy
 
 Plain = dict[str, Any]
 """Values that JSON can hold, by path; the path of an attribute is ``inner/<attribute>``, or ``inner/<wrapped>/<attribute>``."""
-Scalars = dict[str, bool | int | float | str]
+EMPTY: dict[str, type] = {"none": type(None), "list": list, "dict": dict, "tuple": tuple, "set": set}
+"""The types of which an empty value is made again."""
+COLLECTIONS: tuple[type, ...] = (MutableMapping, MutableSequence, MutableSet)
+"""Of other types than those in `EMPTY`, such as defaultdict, the one that is there is emptied."""
+HELD: Plain = {"group": "held"}
+"""Stands for a setting that holds something, but no plain value."""
 
 
-def scalars_of(strategy: Strategy) -> Scalars:
-    """Return the plain values in the attributes of foreign strategies, `strategy` and those it wraps, by path.
+def settings_of(strategy: Strategy) -> Plain:
+    """Return the attributes of foreign strategies, `strategy` and those it wraps, by path: plain values, and groups of others.
 
     Directly after construction they are its settings, which are no state.
     """
     return {
-        f"{path}/{name}": value
+        f"{path}/{name}": _setting(to_python(value))
         for path, each in nested_strategies(strategy)
         if not isinstance(each, StatefulStrategy)
-        for name, given in attributes(each).items()
-        if isinstance(value := to_python(given), bool | int | float | str)
+        for name, value in attributes(each).items()
     }
 
 
-def state_of(strategy: Strategy, settings: Scalars) -> tuple[Arrays, Plain]:
-    """Return the arrays and the plain values that are the state of `strategy`; `settings` are `scalars_of` it when new.
+def state_of(strategy: Strategy, settings: Plain) -> tuple[Arrays, Plain]:
+    """Return the arrays and the plain values that are the state of `strategy`; `settings` are `settings_of` it when new.
 
     A value that cannot be saved is left out, with a warning in the log.
     """
@@ -54,7 +58,13 @@ def state_of(strategy: Strategy, settings: Scalars) -> tuple[Arrays, Plain]:
                 arrays |= {f"{place}/{key}": array for key, array in parts.items()}
             elif not isinstance(each, StatefulStrategy) and (state := _state_dict(value)) is not None:
                 plain[place] = {"group": "state", "state": state}
-            elif _holds_something(value) and not callable(value) and not isinstance(value, Strategy):
+            elif (empty := _empty(value)) is not None:
+                # A declared state that is missing starts as in a new strategy.
+                if not isinstance(each, StatefulStrategy) and settings.get(place) != empty:
+                    plain[place] = empty
+            elif callable(value) or isinstance(value, Strategy):
+                continue
+            elif _holds_something(value) or settings.get(place) == HELD:
                 log(WARNING, "fedcomp: the checkpoint leaves out %s of %s", name, type(each).__name__)
     return arrays, plain
 
@@ -76,6 +86,11 @@ def restore(strategy: Strategy, arrays: Arrays, plain: Plain) -> None:
             group = cast(Plain, found)
             if group["group"] == "state":
                 _load_state(place, group["state"], now.get(name))
+            elif group["group"] == "cleared":
+                if hasattr(held := now.get(name), "clear"):
+                    cast(Any, held).clear()
+            elif group["group"] in EMPTY and not group["keys"]:
+                saved[name] = EMPTY[group["group"]]()
             else:
                 parts = {key: arrays[f"{place}/{key}"] for key in group["keys"]}
                 saved[name] = _grouped(group["group"], parts, now.get(name))
@@ -136,6 +151,20 @@ def _parts(value: object) -> dict[Any, NDArray[Any]] | None:
         return None
     held = {key: np.asarray(array) for key, array in parts.items()}
     return None if any(array.dtype.hasobject for array in held.values()) else held
+
+
+def _setting(value: object) -> Any:
+    if isinstance(value, bool | int | float | str):
+        return value
+    return _empty(value) or (HELD if _holds_something(value) else {})
+
+
+def _empty(value: object) -> Plain | None:
+    """Return the group of None, or of an empty collection; None for anything else."""
+    kind = next((kind for kind, made in EMPTY.items() if type(value) is made), None)
+    if kind is None and not isinstance(value, COLLECTIONS):
+        return None
+    return None if _holds_something(value) else {"group": kind or "cleared", "keys": []}
 
 
 def _state_dict(value: object) -> Any:

@@ -1,7 +1,7 @@
 """The state of a server through a file and back."""
 
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -286,6 +286,55 @@ def test_they_come_back_in_a_wrapped_strategy_too(tmp_path: Path) -> None:
     wrapped = _saved_and_loaded(lambda: DynamicSampling(Lazy(), beta=0.0), tmp_path / "checkpoint")
     assert cast(Lazy, cast(DynamicSampling, wrapped).inner).velocity["layer/weight"].tolist() == [3, 3, 3]
     assert not hasattr(wrapped, "velocity")
+
+
+class Emptying(FedAvg):
+    """Sets attributes to None, and empties collections, that its constructor fills."""
+
+    def __init__(self, note: str | None = None) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self.warmup: int | None = 5
+        self.queue, self.by_name = [np.ones(2)], {"a": np.ones(2)}
+        self.pair: tuple[int, ...] = (1, 2)
+        self.seen, self.last = {3}, deque([1.5])
+        self.by_node = defaultdict(list, {1: [2.0]})
+        self.rest, self.again = frozenset({4}), [np.ones(2)]
+        self.metric: Callable[[], None] | None = lambda: None
+        self.note, self.extra = note, [] if note is None else [note]
+
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+        self.warmup = self.metric = None
+        self.queue, self.by_name, self.pair, self.rest = [], {}, (), frozenset()
+        for each in (self.seen, self.last, self.by_node):
+            each.clear()
+        self.again = [] if server_round == 1 else [np.full(2, 7.0)]
+        self.made_later: list[np.ndarray] = []
+        return super().aggregate_train(server_round, replies)
+
+
+def test_what_the_run_set_to_none_or_emptied_comes_back_so(
+    tmp_path: Path, flower_log: pytest.LogCaptureFixture
+) -> None:
+    inner = cast(Emptying, _saved_and_loaded(Emptying, tmp_path / "checkpoint"))
+    assert inner.warmup is None
+    assert inner.metric is None
+    assert [inner.queue, inner.by_name, inner.pair, inner.seen, inner.made_later] == [[], {}, (), set(), []]
+    assert inner.last == deque(), "it is still a deque"
+    assert not inner.by_node
+    assert inner.by_node[9] == [], "it is still a defaultdict"
+    assert inner.again[0].tolist() == [7, 7]
+    assert inner.rest == {4}
+    assert flower_log.text.rpartition("[ROUND 2/2]")[2].count("leaves out") == 1
+    assert "leaves out rest of Emptying" in flower_log.text
+
+
+def test_a_new_setting_in_place_of_nothing_holds_on_resume(tmp_path: Path) -> None:
+    _strategy(Emptying(), checkpoint=Checkpoint(tmp_path / "checkpoint")).start(
+        LocalGrid(app(), 3), model(), num_rounds=1
+    )
+    inner = Emptying("new")
+    _strategy(inner).load(tmp_path / "checkpoint")
+    assert (inner.note, inner.extra) == ("new", ["new"])
 
 
 class Accountant:
