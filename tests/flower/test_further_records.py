@@ -361,6 +361,17 @@ def test_the_models_own_record_is_refused() -> None:
         strategy.start(LocalGrid(_app(), 2), model(), num_rounds=1)
 
 
+def test_a_key_that_no_reply_holds_is_named_once(flower_log: pytest.LogCaptureFixture) -> None:
+    compressor = fedcomp.stc(density=0.05)
+    strategy = CompressedStrategy(Summing(), records={"control": compressor, "contrl": compressor, "c": compressor})
+    for _ in range(2):
+        strategy.start(LocalGrid(_app(), 2), model(), num_rounds=1)
+    assert re.findall(r"round \d+: no reply holds the ArrayRecord.*", flower_log.text) == [
+        f"round 1: no reply holds the ArrayRecord {key!r} that records names; beside the model, they hold 'control'"
+        for key in ("c", "contrl")
+    ]
+
+
 class Scaffold(FedAvg):
     """SCAFFOLD (Karimireddy et al., 2020) with all nodes in every round; the `control` variates start at zero."""
 

@@ -133,6 +133,8 @@ class Exchange:
         )
         valid, failed = validator.validate(received, train=train)
         self._early.clear()
+        if train and any(reply.update is not None for reply in valid):
+            self.further_records.check_keys(server_round, [each.contents for each in received])
         self._differ = not are_alike(valid)
         return valid, failed
 

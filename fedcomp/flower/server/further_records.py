@@ -1,12 +1,13 @@
 """The array records in messages next to the model: those with a compressor of their own, and those that travel as they are."""
 
 from collections import Counter
-from collections.abc import Mapping
-from logging import INFO
+from collections.abc import Iterable, Mapping
+from logging import INFO, WARNING
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedcomp.compressor import Compressor
+from fedcomp.core import listed
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
 from fedcomp.flower.compat import log, record_to_bytes
@@ -14,6 +15,9 @@ from fedcomp.flower.server.message_kind import MessageKind
 from fedcomp.methods import METHODS, auto
 from fedcomp.sync import Traffic, decode_record
 from fedcomp.wire import Layout, codec_id
+
+MAX_KEYS_LOGGED = 8
+"""The most keys of records in one log line."""
 
 
 class FurtherRecords:
@@ -39,6 +43,7 @@ class FurtherRecords:
                 raise ValueError(f"{compressor} does not work for record {key!r}: it must send whole records of a node")
         self._config = ConfigRecord({key: str(compressor) for key, compressor in self.compressors.items()})
         self._size = len(record_to_bytes(RecordDict({records.RECORD_UPLINKS: self._config})))
+        self._awaited = set(self.compressors)  # keys that were in no message and no reply yet
 
     def ask(self, message: Message) -> int:
         """Name the compressors in a training message that the model is packed in; return the bytes that this adds."""
@@ -48,8 +53,19 @@ class FurtherRecords:
             raise ValueError(
                 f"records names {packed[0]!r}, which is the model; its compressors are uplink and downlink"
             )
+        self._awaited -= message.content.keys()
         message.content[records.RECORD_UPLINKS] = self._config
         return self._size
+
+    def check_keys(self, server_round: int, replies: Iterable[records.Contents]) -> None:
+        """Log the keys that no message and none of these `replies`, the first with updates, has as one of an ArrayRecord."""
+        if not self._awaited:
+            return
+        held = {key for reply in replies for key in (*reply.dense, *reply.compressed)}
+        text = "fedcomp: round %d: no reply holds the ArrayRecord %r that records names; beside the model, they hold %s"
+        for key in sorted(self._awaited - held):
+            log(WARNING, text, server_round, key, listed(sorted(map(repr, held)), MAX_KEYS_LOGGED) or "none")
+        self._awaited.clear()
 
     def decode(self, compressed: Mapping[str, Array], number: int, model: Layout) -> tuple[dict[str, ArrayRecord], int]:
         """Return the `compressed` records of the answer to message `number` as ordinary ones, by key, and their plain bytes.
