@@ -112,14 +112,23 @@ def to_record(arrays: Mapping[str, Any]) -> ArrayRecord:
 
     The copy of a tensor stays on its device, so that a `CompressionMod` compresses it there.  Tensors of bfloat16, which
     Flower's ``ArrayRecord(...)`` refuses, can be in it, and ``to_torch_state_dict`` returns them.
+
+    Raises `ValueError` for anything but arrays by name, and for an array of objects.
     """
-    return record_of({name: LazyArray(_copy(array)) for name, array in arrays.items()})
+    if not hasattr(arrays, "items"):
+        remedy = ": its .state_dict()" if hasattr(arrays, "state_dict") else ""
+        raise ValueError(f"a {type(arrays).__name__} is no mapping; arrays by their names are needed{remedy}")
+    return record_of({name: LazyArray(_copy(name, array)) for name, array in arrays.items()})
 
 
-def _copy(array: Any) -> Any:
+def _copy(name: str, array: Any) -> Any:
     if hasattr(array, "detach") and array.device.type != "cpu":
         return array.detach().clone()
-    return np.array(to_numpy(array))
+    copied: NDArray[Any] = np.array(to_numpy(array))
+    if copied.dtype.hasobject:
+        what = f"of type {type(array).__name__}, which holds objects" if array is not None else "None"
+        raise ValueError(f"{name!r} is {what}; a numpy array or a torch tensor of numbers is needed")
+    return copied
 
 
 def view_record(arrays: Mapping[str, Any]) -> ArrayRecord:

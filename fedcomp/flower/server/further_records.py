@@ -29,6 +29,8 @@ class FurtherRecords:
     """
 
     def __init__(self, compressors: Mapping[str, Compressor] | None = None) -> None:
+        if compressors is not None and not isinstance(compressors, Mapping):
+            raise ValueError(f"records is {compressors!r}; compressors by key are needed, as {{'control': stc()}}")
         self.compressors = dict(compressors or {})
         for key, compressor in self.compressors.items():
             if not isinstance(key, str) or not key:

@@ -14,6 +14,7 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import check_bool, check_int
 from fedcomp.flower.compat import IsolatedRandom, RngPreservingGrid, log, nested_strategies, overrides_start
 from fedcomp.flower.records import Messages, are_equal, array_records
+from fedcomp.flower.server.arguments import check_callable, check_record, patterns_of, tied_of
 from fedcomp.flower.server.async_mode import AsyncMode, check_async
 from fedcomp.flower.server.buffered_grid import BufferedGrid
 from fedcomp.flower.server.dp_strategies import check_order
@@ -132,6 +133,7 @@ class CompressedStrategy(Strategy):
             raise ValueError("the inner strategy is or holds a CompressedStrategy already; wrap the plain one")
         check_int("seed", seed, 0, 2**64 - 1)
         check_bool("shared_start", shared_start)
+        check_callable("order", order, "gives the rank of a node id")
         self.inner = inner
         self.uplink = uplink if uplink is not None else auto()
         self.downlink = downlink if downlink is not None else auto()
@@ -142,9 +144,7 @@ class CompressedStrategy(Strategy):
         if mode is not None:
             check_async(inner, mode, self.uplink)
         self._links = LinkCompressors(inner, self.uplink, self.downlink, mode, clipping)
-        self.local = (local,) if isinstance(local, str) else tuple(local)
-        self.exact = (exact,) if isinstance(exact, str) else tuple(exact)
-        self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
+        self.local, self.exact, self.tied = patterns_of("local", local), patterns_of("exact", exact), tied_of(tied)
         self.seed, self.order, self.round = int(seed), order, 0
         self.shared_start = shared_start
         self._traffic_file = TrafficFile(Path(self._checkpoint.path)) if self._checkpoint is not None else None
@@ -254,6 +254,7 @@ class CompressedStrategy(Strategy):
 
         Raises `ValueError` if the arrays are of another model, or if they cannot be published.
         """
+        check_record(initial_arrays)
         self._failed.begin()
         steps: Strategy = self
         offset = self.round  # each start of Flower's counts from 1

@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,3 +155,24 @@ def test_joined_bytes_are_those_of_a_plain_array_to_everybody_else() -> None:
     assert record_to_bytes(content) == record_to_bytes(same)
     joined.data = b"other"
     assert joined.data == b"other"
+
+
+class Linear:
+    """Has a state dict, as a module of torch has."""
+
+    def state_dict(self) -> dict[str, object]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        (Linear(), "a Linear is no mapping; arrays by their names are needed: its .state_dict()"),
+        ([VALUES], "a list is no mapping; arrays by their names are needed"),
+        ({"a": VALUES, "b": None}, "'b' is None; a numpy array or a torch tensor of numbers is needed"),
+        ({"a": [{}]}, "'a' is of type list, which holds objects; a numpy array or a torch tensor of numbers is needed"),
+    ],
+)
+def test_what_is_no_arrays_by_name_is_one_sentence(arrays: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        to_record(arrays)
