@@ -316,10 +316,12 @@ class CompressedStrategy(Strategy):
             check_masked(self.uplink)
         self._links.num_rounds = self.round + num_rounds
         self._random.hold()
-        if self._checkpoint is not None and self.round == 0:
+        if self._checkpoint is not None:
             with explained(Path(self._checkpoint.path)):
-                set_aside(Path(self._checkpoint.path))
-            self.save(self._checkpoint.path)  # for a server that restarts before the first round has ended
+                if self.round == 0:
+                    set_aside(Path(self._checkpoint.path))
+            if self.round == 0:
+                self.save(self._checkpoint.path)  # for a server that restarts before the first round has ended
         return self.arrays
 
     def _publish_first(self, arrays: ArrayRecord) -> PublishedModel:

@@ -1,5 +1,6 @@
 """When a run writes its checkpoint, and where."""
 
+import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from fedcomp.flower.server.model.traffic_file import traffic_path
 
 BEFORE = ".before"
 """The suffix of a checkpoint that a new run would have replaced; later ones have a number behind it."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The errors of a disk, or a limit, without room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +78,16 @@ def _trained_rounds(path: Path) -> int | None:
 
 @contextmanager
 def explained(path: Path) -> Generator[None]:
-    """Let an `OSError` of writing the checkpoint `path` say, in one sentence, what is left to continue from."""
+    """Let an `OSError` of writing the checkpoint `path` say, in one sentence, what is left to continue from.
+
+    A folder is refused before anything is written.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, f"the checkpoint {path} is a folder; the path of a file is needed")
     try:
         yield
     except OSError as error:
-        left = "the one before is whole: make room, and continue from it" if path.exists() else "there was none before"
+        room = "make room, and " if error.errno in FULL else ""
+        left = f"the one before is whole: {room}continue from it" if path.exists() else "there was none before"
         text = f"{error.strerror}: {error.filename or path} cannot be written, and so no new checkpoint; {left}"
         raise OSError(error.errno, text) from error

@@ -1,6 +1,7 @@
 """The state of a server through a file and back."""
 
 import random
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -417,3 +418,20 @@ def test_a_run_that_starts_anew_sets_the_checkpoint_of_a_trained_run_aside(
     path.write_bytes(b"something else")
     start(1)
     assert (tmp_path / "checkpoint.before-3").read_bytes() == b"something else"
+
+
+def test_a_folder_in_place_of_a_checkpoint_is_refused_before_the_first_round(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    before = _strategy(FedAvg(), checkpoint=Checkpoint(tmp_path / "run"))
+    before.start(LocalGrid(app(), 3), model(), num_rounds=1)
+    for load in (False, True):
+        strategy, grid = _strategy(FedAvg(), checkpoint=Checkpoint(tmp_path / "folder")), LocalGrid(app(), 3)
+        if load:
+            strategy.load(tmp_path / "run")
+        text = f"the checkpoint {tmp_path / 'folder'} is a folder; the path of a file is needed"
+        with pytest.raises(IsADirectoryError, match=re.escape(text) + "$"):
+            strategy.start(grid, model(), num_rounds=1)
+        assert not any(context.state for context in grid.contexts.values()), "no node has trained"
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        before.save(tmp_path / "folder")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "run", "run.traffic"]
