@@ -1,7 +1,9 @@
 """A `CompressedStrategy` that starts again continues from its model: the log says so, and warns of another first model."""
 
 import logging
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,6 +45,37 @@ def test_after_load_the_first_model_is_only_a_form(tmp_path: Path, flower_log: p
         strategy.load(path)
         strategy.start(LocalGrid(app(), 2), model(), num_rounds=1)
     assert "a new training needs" not in flower_log.text
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (
+            {"layer.bias": np.zeros(3, np.float32)},
+            "'layer.bias' is float32 (3,) compressed instead of float32 (25,) compressed",
+        ),
+        ({"more": np.zeros(2)}, "'more' is float64 (2,) compressed instead of absent"),
+        (
+            {name: np.zeros(1, np.float16) for name in ("layer.weight", "layer.bias", "a", "b", "c")},
+            (
+                "'layer.weight' is float16 (1,) compressed instead of float32 (40, 25) compressed, "
+                "'layer.bias' is float16 (1,) compressed instead of float32 (25,) compressed, "
+                "'a' is float16 (1,) compressed instead of absent and 2 more"
+            ),
+        ),
+    ],
+)
+def test_after_load_another_model_is_refused_with_the_tensors_that_differ(
+    change: dict[str, Any], found: str, tmp_path: Path
+) -> None:
+    strategy_of(tmp_path / "server").start(LocalGrid(app(), 2), model(), num_rounds=1)
+    strategy = strategy_of()
+    strategy.load(tmp_path / "server")
+    with pytest.raises(ValueError, match=f"another model than the published one: {re.escape(found)}$"):
+        strategy.start(LocalGrid(app(), 2), to_record(arrays_of(model()) | change))
+    reordered = to_record(dict(reversed(arrays_of(model()).items())))
+    with pytest.raises(ValueError, match="published one: the tensors are the same, in another order$"):
+        strategy.start(LocalGrid(app(), 2), reordered)
 
 
 def test_a_second_training_through_a_wrapper_is_refused_with_what_helps() -> None:

@@ -18,12 +18,14 @@ from fedcomp.flower.server.rounds.aggregation import Change
 from fedcomp.flower.strategies.reply_use import starts_from_published
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
 from fedcomp.sync import UNKNOWN_VERSION, Publisher, start_replica
-from fedcomp.wire import BFLOAT16, batchnorm_statistics, check_ties, layout_of, probable_ties
+from fedcomp.wire import BFLOAT16, Layout, Tensor, batchnorm_statistics, check_ties, layout_of, probable_ties
 
 MAX_TIES_LOGGED = 3
 """The most groups of equal tensors in one log line."""
 MAX_PLACES_LOGGED = 8
 """The most places in a list of arrays in one log line."""
+MAX_DIFFERENCES_NAMED = 3
+"""The most tensors that an error names where two models differ."""
 
 
 @dataclass(slots=True)
@@ -111,8 +113,10 @@ class PublishedModel:
         self, arrays: ArrayRecord, patterns: Iterable[str], tied: Iterable[Iterable[str]], exact: Iterable[str]
     ) -> None:
         """Raise `ValueError` if `arrays` are of another model, whatever their values."""
-        if layout_of(records.to_arrays(arrays), patterns, tied, exact) != self.publisher.replica.layout:
-            raise ValueError("the arrays are of another model than the published one")
+        given, published = layout_of(records.to_arrays(arrays), patterns, tied, exact), self.publisher.replica.layout
+        if given != published:
+            found = _differences(given, published)
+            raise ValueError(f"the arrays are of another model than the published one: {found}")
 
     def pack(self, message: Message, uplink: str, seed: int, sender: str) -> dict[str, int]:
         """Put the frames that the node of `message` needs in place of the model; return the amounts for the ledger.
@@ -164,6 +168,21 @@ class PublishedModel:
 def _holds(record: ArrayRecord, arrays: Mapping[str, Array]) -> bool:
     """Return whether `record` holds these Arrays themselves, and no other."""
     return record.keys() == arrays.keys() and all(record[name] is array for name, array in arrays.items())
+
+
+def _differences(given: Layout, published: Layout) -> str:
+    """Return the first tensors that differ in two layouts, with what each layout says of them."""
+    new, old = ({tensor.name: tensor for tensor in layout.tensors} for layout in (given, published))
+    texts = [
+        f"{name!r} is {_described(new.get(name))} instead of {_described(old.get(name))}"
+        for name in old | new
+        if new.get(name) != old.get(name)
+    ]
+    return listed(texts, MAX_DIFFERENCES_NAMED) or "the tensors are the same, in another order"
+
+
+def _described(tensor: Tensor | None) -> str:
+    return "absent" if tensor is None else f"{tensor.dtype} {tensor.shape} {tensor.policy_text}"
 
 
 def _log_places(arrays: Arrays) -> None:
