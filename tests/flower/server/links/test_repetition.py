@@ -51,9 +51,9 @@ def test_chance_and_what_is_undone_lead_to_none(residual: np.ndarray) -> None:
 def test_each_pause_is_twice_as_long_and_a_run_that_has_paused_ends_with_one() -> None:
     repetition, begins = Repetition(), list[int]()
     for number in range(1, 901):
-        before = repetition.pause
+        before = repetition.until
         repetition.add(CHANGE, 5 * CHANGE, number)
-        if repetition.pause != before:
+        if repetition.until != before:
             begins.append(number)
     lengths = [FIRST_PAUSE << count for count in range(len(begins))]
     assert repetition.pause == lengths[-1]
