@@ -24,7 +24,7 @@ FIRST_PAUSE, LAST_PAUSE = 16, 0.1
 
 @dataclass(slots=True)
 class Lateness:
-    """What the changes of some rounds have in common with the unpublished change, and with all changes before them.
+    """What the changes of some rounds have in common with the unpublished change, and with all changes since an origin.
 
     If the unpublished change is noise, the changes of later rounds have nothing in common with it, or undo it.  If it is
     something that the nodes have learned, they learn it again in each round, because their model lacks it.
@@ -33,7 +33,7 @@ class Lateness:
         rounds: The number of rounds.
         unpublished: The sum over the rounds of the scalar product of a round's change with what was unpublished before it.
         unpublished_squares: The sum of the squares of these scalar products.
-        whole: The sum of the scalar products with all that was changed before, published or not.
+        whole: The sum of the scalar products with all that was changed since the origin, published or not.
         whole_squares: The sum of the squares of these scalar products.
     """
 
@@ -50,6 +50,8 @@ class Lateness:
         """
         unpublished = product(change, residual)
         whole = unpublished + origin.product(change)
+        if not math.isfinite(whole):  # such a change is not published
+            return
         self.rounds += 1
         self.unpublished += unpublished
         self.unpublished_squares += unpublished**2
@@ -95,7 +97,7 @@ class Repetition:
     def measure(self, change: Vector, residual: Vector) -> None:
         """Count a round with `change`, before which `residual` was unpublished, both float32 (n,)."""
         norm = product(change, change)
-        self.times = KEPT * self.times + (1 - KEPT) * (product(change, residual) / norm if norm else 0.0)
+        self.times = KEPT * self.times + (1 - KEPT) * (product(change, residual) / norm if 0 < norm < math.inf else 0.0)
 
     def add(self, change: Vector, residual: Vector, server_round: int) -> None:
         """Count a round, unless it is in a pause; if the nodes ask too often, a pause begins with the next round."""

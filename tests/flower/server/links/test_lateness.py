@@ -80,6 +80,13 @@ def test_chance_hardly_ever_looks_like_learning() -> None:
     assert found <= 8
 
 
+@pytest.mark.parametrize("odd", [np.inf, np.nan])
+def test_a_change_that_is_no_number_does_not_count(odd: float) -> None:
+    change = np.ones(N, np.float32)
+    changes = [change] * FEWEST
+    assert measured([*changes, np.where(np.arange(N) == 3, np.float32(odd), change)]) == measured(changes)
+
+
 def test_a_few_rounds_tell_nothing() -> None:
     change = np.ones(N, np.float32)
     assert measured([change] * (FEWEST - 1)).share == 0 == Lateness().share

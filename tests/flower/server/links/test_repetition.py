@@ -20,6 +20,13 @@ def test_by_hand() -> None:
     assert not repetition.pauses(4, 100)
 
 
+@pytest.mark.parametrize("odd", [np.inf, np.nan])
+def test_a_change_that_is_no_number_asks_for_nothing(odd: float) -> None:
+    repetition = Repetition(times=1.0)
+    repetition.add(np.where(np.arange(2_000) == 3, np.float32(odd), CHANGE), CHANGE, 1)
+    assert repetition.times == pytest.approx(0.7)
+
+
 def test_what_is_asked_for_in_each_round_leads_to_a_pause() -> None:
     """Of a change that nobody publishes, the sum holds one more in each round."""
     repetition, residual, asked = Repetition(), 0 * CHANGE, 0
@@ -28,6 +35,8 @@ def test_what_is_asked_for_in_each_round_leads_to_a_pause() -> None:
         repetition.add(CHANGE, residual, asked)
         residual = residual + CHANGE
     assert asked == 1 + sum(1 for _ in _until_too_often())
+    assert repetition.times == 0
+    repetition.check()
     assert [repetition.pauses(number, 1000) for number in (asked, asked + 1, asked + FIRST_PAUSE)] == [True] * 3
     assert not repetition.pauses(asked + FIRST_PAUSE + 1, 1000)
 
