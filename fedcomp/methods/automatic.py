@@ -63,7 +63,7 @@ MANY_ROUNDS, VERY_MANY_ROUNDS = 100, 1000
 A model that is late, or late noise, costs as much there as in a run of the second number, however many rounds came before.
 """
 SENDS_PER_NODE = 12.0
-"""How often a node sends each entry in a run, on average, with error feedback."""
+"""How often a node sends each entry in a run, on average, if earlier updates have left a residual on it."""
 MIN_ROUNDS, MAX_PARTICIPATION = 30, 2 / 3
 """Versions take STC in runs of this many rounds, where nodes miss versions: at most this share trains in a round."""
 MIN_ROUNDS_OF_ALL = MANY_ROUNDS
@@ -78,14 +78,14 @@ the end.  In runs of more than 1,000 rounds, it falls with the square of the rou
 published long ago makes the ratio small, however late the model is.  The third number is a factor where the strategy makes
 another step than the mean.
 """
+UNPUBLISHED_OF_ALL = 0.05
+"""The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
 LATE, LATE_FACTOR = 0.28, 0.1
 """The model is late if more than the first share of what the nodes ask for in the second quarter of the rounds is unpublished.
 
-In the second half of a run of 100 rounds or more, only the second number of times as much may then be unpublished, but as much
-as `UNPUBLISHED_OF_ALL` in any case.
+If the step is the mean, only the second number of times as much may then be unpublished in the second half of a run of 100
+rounds or more, and `UNPUBLISHED_OF_ALL` in any case; in a small model, less.
 """
-UNPUBLISHED_OF_ALL = 0.05
-"""The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
 MIN_FACTOR, MAX_DENSITY = 1 / 8, 0.25
 """The least factor by which the unpublished change lowers the density, and the largest density."""
 FEW = 1 / 8
@@ -106,6 +106,9 @@ FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
 
 
+ASKED_AGAIN = "the nodes have asked again and again for what versions left out, and this one leaves nothing out"
+
+
 @register("chosen by fedcomp: rounds, participation, measured noise")
 def auto() -> Parts:
     """Return the automatic choice: `CompressedStrategy` replaces it in each round by the compressor that suits the run.
@@ -118,9 +121,10 @@ def auto() -> Parts:
       strategy makes another step of the mean, the bits follow from the number of averaged updates.  If it reads each reply, as
       a median does, the bits are those for a single update.
     * Versions: in long runs STC, with a density that keeps what is not published yet in proportion to what is.  In short ones,
-      the cross-polytope or EDEN, or top-k where few nodes take part in a round.  If the strategy makes another step of the
-      mean, the cross-polytope or EDEN in long runs too, unless few nodes take part; and in runs of 30 rounds and more if no
-      entries of a change stand out, as with Adam on the nodes, and while the nodes ask again for what is not published.
+      the cross-polytope or EDEN, or top-k where few nodes take part in a round.  In long runs, the cross-polytope or EDEN take
+      the place of STC where a late model does harm: if the strategy makes another step of the mean, unless few nodes take part;
+      if no entries of a change stand out, as with Adam on the nodes; and for some rounds if the nodes have asked again and
+      again for what is not published.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -146,7 +150,7 @@ class RoundFacts:
     are 0 before they are measured.
     `late` is the share of the unpublished change in what the changes of the second quarter of the rounds have in common with
     all changes before them (`Lateness.share`); 0 before the second half.
-    `repeats` says that the nodes have asked again and again for what was unpublished (`Repetition`).
+    `repeats` says that versions must leave nothing out, because the nodes have asked again and again (`Repetition.pauses`).
     `largest` is the share of a change's squared norm in its largest hundredth of entries; 0 before it is measured.
     `room` is the squared error that the longest update may have, over its squared norm, before the server scales it down to the
     bound of `Clipping`: unbiased codes lengthen an update by their error.
@@ -313,6 +317,12 @@ def choose_uplink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
     """
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
+    if keep_residual:
+        density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
+        flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
+        return _stc(
+            density * flush, f"each node trains {facts.requests:.4g} times, and sends later what a message leaves out"
+        )
     if not facts.mean_is_step:
         facts = replace(facts, noise=0.0)  # it is that of a version
     least = {
@@ -322,20 +332,14 @@ def choose_uplink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
     if not math.isinf(facts.room):
         reason = "with more noise, updates would be longer than their bound, and be scaled down"
         least[reason] = eden_bits(max(facts.room, MEAN_ERROR))
-    if keep_residual:
-        density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
-        flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
-        return _stc(
-            density * flush, f"each node trains {facts.requests:.4g} times, and sends later what a message leaves out"
-        )
     return _unbiased(least, facts.gain)
 
 
 def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
     """Return the compressor of the version that a round publishes.
 
-    `facts.sampled` counts all nodes that get messages.  `keep_residual` asks for error feedback in any case: only that sends
-    what earlier versions left out.
+    `facts.sampled` counts all nodes that get messages.  `keep_residual` asks for error feedback, unless `facts` say that it
+    does harm: then the version brings what earlier ones have left out.
     """
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
@@ -359,7 +363,8 @@ def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice
         _version(facts): eden_bits(facts.downlink_error),
         _first(first): FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9),
     } | _small(facts)
-    return _unbiased(least)
+    choice = _unbiased(least)
+    return replace(choice, reason=ASKED_AGAIN) if facts.repeats else choice
 
 
 def eden_bits(error: float) -> float:

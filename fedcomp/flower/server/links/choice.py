@@ -16,18 +16,20 @@ from fedcomp.core import Vector, check_int, check_range
 from fedcomp.errors import CorruptError
 from fedcomp.flower.compat import log
 from fedcomp.flower.server.async_mode import AsyncMode
+from fedcomp.flower.server.links.asked import RESIDUAL, Asked
 from fedcomp.flower.server.links.balance_log import BalanceLog
 from fedcomp.flower.server.links.largest import largest_share
-from fedcomp.flower.server.links.lateness import FAR_TOO_OFTEN, Lateness, Repetition
+from fedcomp.flower.server.links.lateness import Lateness
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
+from fedcomp.flower.server.links.repetition import FAR_TOO_OFTEN, Repetition
 from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.flower.server.links.sketch import Sketch, Sketcher
 from fedcomp.flower.server.rounds.aggregation import weights_of
 from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
-from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
+from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of, starts_from_published
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
-from fedcomp.memory import LinearFeedback, State
+from fedcomp.memory import State
 from fedcomp.methods import (
     Choice,
     RoundFacts,
@@ -49,7 +51,6 @@ from fedcomp.methods import (
 from fedcomp.sync import Clipping, Publisher, Traffic
 
 AUTO, BALANCED, CROSS_POLYTOPE, DENSE = auto(), balanced().name, crosspolytope().name, dense().name
-RESIDUAL = LinearFeedback().name
 SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi, ServerOptimizer)
 """Strategies that square the mean, with its error: errors do not average out there."""
 UNKNOWN_ROUNDS = 100
@@ -58,9 +59,9 @@ UNKNOWN_END = (
     "fedcomp: the number of rounds is unknown, because start() was not called: auto() expects %d more in each round, and sends "
     "no version as the last one; call start(num_rounds=...), or name the compressors"
 )
-LATE_MODEL = (
-    "fedcomp: round %d: the nodes ask again and again for what the downlink, %s, has not sent yet: what comes late is then too "
-    "much, and training may go wrong; name a larger density for it, or auto(), which sees to that"
+ASKED_AGAIN = (
+    "fedcomp: round %d: the nodes ask again and again for what the downlink, %s, leaves out; once it is sent, it is too much, "
+    "and training may go wrong: name one that leaves out less, or auto()"
 )
 KEPT_GAIN, MAX_GAIN = 0.7, 4.0
 """The weight of the earlier gain when that of a round is measured, and the largest gain that is relied on."""
@@ -147,6 +148,7 @@ class LinkCompressors:
         self.uplink, self.downlink, self._mode = uplink, downlink, mode
         norm = clipping.norm if clipping is not None else 0.0
         self._bound = norm * norm  # norm**2 would raise for a huge one
+        self._downlink = downlink
         self.num_rounds = 0
         averaging = aggregating(inner)
         self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
@@ -157,7 +159,8 @@ class LinkCompressors:
         self._log = BalanceLog()
         self._reached: set[int] = set()
         self._named = Repetition()
-        self._told: set[tuple[str, str]] = set()
+        self._asked: Asked | None = None
+        self._from_published = starts_from_published(inner)
         self._here: Sketch | None = None
         self._participation, self._balance, self._chosen = 1.0, 0.0, False
         self._round = 0
@@ -195,6 +198,7 @@ class LinkCompressors:
         kept = KEPT_TRAFFIC ** (sampled / training) if training else KEPT_TRAFFIC
         measured.fetched = kept * measured.fetched + fetched
         measured.sent = kept * measured.sent + sent
+        self._downlink = downlink
         self.uplink, self.downlink, self._balance, self._chosen = uplink, downlink, 0.0, downlink == AUTO
         if AUTO in (uplink, downlink) and not self.num_rounds and server_round == 1:
             log(WARNING, UNKNOWN_END, UNKNOWN_ROUNDS)
@@ -235,7 +239,7 @@ class LinkCompressors:
             measured.gain,
             mean_is_step=self.mean_is_step,
             room=self._room,
-            repeats=measured.repetition.pauses(self._round, self._rounds),
+            repeats=measured.repetition.pauses(self._round, self.num_rounds),
             late=measured.lateness.share if self._round > self._rounds // 2 else 0.0,
             largest=measured.largest if measured.largest_rounds == ROUNDS_OF_LARGEST else 0.0,
             shared_start=publisher.start is not None,
@@ -267,13 +271,13 @@ class LinkCompressors:
         return self._bound / self._measured.longest - 1 if self._measured.longest else 0.0
 
     def _remember(self, choices: Mapping[str, Choice], server_round: int) -> None:
-        """Keep the texts of the chosen compressors; log those whose method is new in this run."""
+        """Keep the texts of the chosen compressors; log those whose method is not that of the round before."""
         news: list[str] = []
         for link in ("uplink", "downlink"):
             if (choice := choices.get(link)) is None:
                 continue
-            if (told := (link, choice.compressor.name)) not in self._told:
-                self._told.add(told)
+            before = getattr(self._measured, link)
+            if not before or parse(before).name != choice.compressor.name:
                 news.append(f"{choice.compressor} as {link}, because {choice.reason}")
             setattr(self._measured, link, str(choice.compressor))
         if news:
@@ -284,23 +288,31 @@ class LinkCompressors:
         self._reached |= set(nodes)
 
     def before_version(self, change: Vector, publisher: Publisher) -> None:
-        """Measure what the round's `change`, float32 (n,), has in common with what `publisher` has not published yet."""
-        residual, origin = publisher.memory.get(RESIDUAL), publisher.replica.origin
-        if residual is None:
-            return
-        if not self._chosen:
-            self._warn_of_repetition(change, residual)
-            return
-        self._measured.repetition.add(change, residual, self._round)
-        if origin is not None and self._rounds // 4 < self._round <= self._rounds // 2:
-            self._measured.lateness.add(change, residual, origin)
+        """Measure what the round's `change`, float32 (n,), has in common with what `publisher` has not published yet.
 
-    def _warn_of_repetition(self, change: Vector, residual: Vector) -> None:
-        """Warn once if the downlink that the user named leaves out what the nodes then ask for again and again."""
-        if self._named.times <= FAR_TOO_OFTEN:
-            self._named.measure(change, residual)
-            if self._named.times > FAR_TOO_OFTEN:
-                log(WARNING, LATE_MODEL, self._round, self.downlink)
+        It counts when the round ends: a change that cannot be published does not.
+        """
+        self._asked = None
+        if self._from_published and RESIDUAL in self.downlink.memory.vectors:
+            self._asked = Asked.of(change, publisher, published=self._chosen and self._in_second_quarter)
+
+    @property
+    def _in_second_quarter(self) -> bool:
+        return self.mean_is_step and self._rounds // 4 < self._round <= self._rounds // 2
+
+    def _count(self, asked: Asked) -> None:
+        """Count what a round has asked for; warn once if a downlink that the user named leaves out too much of it."""
+        measured = self._measured
+        if not self._chosen:
+            if self._named.times <= FAR_TOO_OFTEN:
+                self._named.measure(asked.times)
+                if self._named.times > FAR_TOO_OFTEN:
+                    log(WARNING, ASKED_AGAIN, self._round, self._downlink)
+            return
+        measured.repetition.add(asked.times, self._round)
+        # A pause leaves the grid, and another origin would count other changes.
+        if asked.published is not None and not measured.repetition.pause:
+            measured.lateness.add(asked.unpublished, asked.unpublished + asked.published)
 
     def end_round(self, replies: Sequence[ValidatedReply], change: Vector, publisher: Publisher, changed: int) -> None:
         """Measure a round: its `replies`, and what `publisher` made of their `change`.
@@ -308,6 +320,8 @@ class LinkCompressors:
         The updates change tensors of `changed` entries.
         """
         measured = self._measured
+        if self._asked is not None:
+            self._count(self._asked)
         measured.changed = max(measured.changed, changed)
         key = self._averaging.weighted_by_key if self._averages and self._averaging is not None else ""
         if key and any(weights := weights_of(replies, key)):

@@ -28,6 +28,7 @@ from fedcomp.flower import (
     CompressedStrategy,
     FedAMS,
     LocalGrid,
+    QrdaAdagrad,
     Round,
     Speeds,
     records,
@@ -268,7 +269,7 @@ def choice_of(strategy: CompressedStrategy, folder: Path) -> dict[str, Any]:
 @pytest.fixture
 def never_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the residual: nodes that go one way, whatever they are sent, ask for the same in each round."""
-    monkeypatch.setattr("fedcomp.flower.server.links.lateness.TOO_OFTEN", float("inf"))
+    monkeypatch.setattr("fedcomp.flower.server.links.repetition.TOO_OFTEN", float("inf"))
 
 
 def heavy_tailed(*seed: int, n: int = 3_660) -> NDArray[np.float32]:
@@ -390,7 +391,9 @@ def approaching(goal: NDArray[np.float32], rate: float = 0.2) -> ClientApp:
     return training(step)
 
 
-def test_what_the_nodes_ask_for_again_and_again_does_not_add_up(tmp_path: Path) -> None:
+def test_what_the_nodes_ask_for_again_and_again_does_not_add_up(
+    tmp_path: Path, flower_log: pytest.LogCaptureFixture
+) -> None:
     """With a residual, the server added up what they asked for in each round until it was far too much."""
     goal, densities = heavy_tailed(1), list[str]()
     strategy = CompressedStrategy(half(), on_round=lambda _: densities.append(strategy.compressors[1]))
@@ -401,14 +404,33 @@ def test_what_the_nodes_ask_for_again_and_again_does_not_add_up(tmp_path: Path) 
     assert kinds[0]
     assert not any(kinds[-15:]), "a run that has paused ends with a pause"
     assert choice_of(strategy, tmp_path)["repetition"]["pause"] > 0
+    assert choice_of(strategy, tmp_path)["lateness"]["rounds"] == 0, "a pause leaves the grid from which it counts"
+    assert "because the nodes have asked again and again" in flower_log.text
 
 
-def test_a_named_downlink_that_is_too_sparse_for_the_task_is_told(flower_log: pytest.LogCaptureFixture) -> None:
-    for density, told in ((0.003, 1), (0.25, 0)):
-        flower_log.clear()
-        strategy = CompressedStrategy(half(), uplink=fedcomp.dense(), downlink=fedcomp.stc(density=density))
-        strategy.start(RecordingGrid(approaching(heavy_tailed(1)), 12), FLAT, num_rounds=60)
-        assert flower_log.text.count("the nodes ask again and again for what the downlink, stc(") == told
+@pytest.mark.parametrize(
+    ("downlink", "warnings"), [("stc(density=0.003)", 1), ("balanced(stc(density=0.003))", 1), ("stc(density=0.25)", 0)]
+)
+def test_the_log_warns_of_a_named_downlink_that_leaves_out_what_the_nodes_ask_for(
+    downlink: str, warnings: int, flower_log: pytest.LogCaptureFixture
+) -> None:
+    strategy = CompressedStrategy(half(), uplink=fedcomp.dense(), downlink=fedcomp.parse(downlink))
+    strategy.start(RecordingGrid(approaching(heavy_tailed(1)), 12), FLAT, num_rounds=60)
+    assert (
+        flower_log.text.count(f"ask again and again for what the downlink, {fedcomp.parse(downlink)}, leaves out")
+        == warnings
+    )
+
+
+def test_a_strategy_that_sums_from_the_first_model_itself_is_not_measured(tmp_path: Path) -> None:
+    """Each of its changes holds what is unpublished, whatever the nodes ask for."""
+    strategy = CompressedStrategy(QrdaAdagrad(fraction_train=0.1, fraction_evaluate=0.0, eta=0.1))
+    with pytest.raises(Stopped):
+        strategy.start(
+            RecordingGrid(approaching(heavy_tailed(1)), 40), FLAT, num_rounds=100, evaluate_fn=stop_after(12)
+        )
+    assert names([strategy.compressors[1]]) == ["stc"]
+    assert choice_of(strategy, tmp_path)["repetition"]["times"] == 0
 
 
 def test_where_what_is_unpublished_is_noise_versions_stay_sparse(tmp_path: Path) -> None:
@@ -948,7 +970,7 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(saved: Saved, tmp_path: Pat
         {"lateness": {"unpublished": float("inf")}},
         {"lateness": {"whole_squares": -1.0}},
         {"lateness": [1]},
-        {"repetition": {"times": 2.0}},
+        {"repetition": {"times": float("nan")}},
         {"repetition": {"pause": -1}},
         {"repetition": {"until": 1.5}},
     ],

@@ -1,11 +1,14 @@
 """Whether the nodes ask for what is unpublished: with changes that go one way, go back, or are chance."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fedcomp.flower.server.links.asked import Asked
 from fedcomp.flower.server.links.lateness import FEWEST, Lateness
 from fedcomp.quantized import UNIT
 from fedcomp.sync import Origin, start_replica
@@ -23,10 +26,23 @@ def origin_of(counts: NDArray[np.int32]) -> Origin:
     return replace(Origin.at(start_replica(layout_of(model), model)), counts=counts)
 
 
+def asked(change: Vector, residual: Vector | None, origin: Origin | None, *, published: bool = True) -> Asked | None:
+    memory = {} if residual is None else {"residual": residual}
+    publisher = SimpleNamespace(memory=memory, replica=SimpleNamespace(origin=origin))
+    return Asked.of(change, cast(Any, publisher), published=published)
+
+
+def count(late: Lateness, change: Vector, residual: Vector, origin: Origin) -> None:
+    found = asked(change, residual, origin)
+    assert found is not None
+    assert found.published is not None
+    late.add(found.unpublished, found.unpublished + found.published)
+
+
 def measured(changes: list[Vector], residual: Vector = RESIDUAL) -> Lateness:
     late, origin = Lateness(), origin_of(PUBLISHED)
     for change in changes:
-        late.add(change, residual, origin)
+        count(late, change, residual, origin)
     return late
 
 
@@ -60,7 +76,7 @@ def test_where_the_published_part_alone_is_asked_for_nothing_is_late() -> None:
     for _ in range(60):
         late = Lateness()
         for _ in range(25):
-            late.add(published + RNG.standard_normal(400, np.float32), RESIDUAL[:400], origin)
+            count(late, published + RNG.standard_normal(400, np.float32), RESIDUAL[:400], origin)
         shares.append(late.share)
     assert sum(share > 0 for share in shares) <= 2
 
@@ -75,16 +91,31 @@ def test_chance_hardly_ever_looks_like_learning() -> None:
     for _ in range(400):
         late = Lateness()
         for _ in range(25):
-            late.add(RNG.standard_normal(200, np.float32), residual, origin)
+            count(late, RNG.standard_normal(200, np.float32), residual, origin)
         found += late.share > 0
     assert found <= 8
 
 
-@pytest.mark.parametrize("odd", [np.inf, np.nan])
-def test_a_change_that_is_no_number_does_not_count(odd: float) -> None:
-    change = np.ones(N, np.float32)
-    changes = [change] * FEWEST
-    assert measured([*changes, np.where(np.arange(N) == 3, np.float32(odd), change)]) == measured(changes)
+def test_what_is_asked_for_by_hand() -> None:
+    found = asked(np.full(N, 2, np.float32), RESIDUAL, origin_of(PUBLISHED))
+    assert found == Asked(4 * N, N, 3 * N)
+    assert found is not None
+    assert found.times == 1 / 4
+    assert asked(np.ones(N, np.float32), RESIDUAL, origin_of(PUBLISHED), published=False) == Asked(N, N / 2)
+    assert asked(np.ones(N, np.float32), RESIDUAL, None) == Asked(N, N / 2)
+
+
+@pytest.mark.parametrize("odd", [np.inf, np.nan, 3e38])
+def test_a_change_that_is_no_number_asks_for_nothing(odd: float) -> None:
+    change = np.where(np.arange(N) == 3, np.float32(odd), np.float32(1))
+    assert (asked(change, RESIDUAL, origin_of(PUBLISHED)) is None) is not bool(np.isfinite(odd))
+    assert asked(np.zeros(N, np.float32), RESIDUAL, None) is None
+    assert asked(change, None, None) is None
+
+
+def test_sums_that_no_run_leaves_end_in_no_error() -> None:
+    """A damaged checkpoint may hold them."""
+    assert Lateness(15, 1e200, 1e300, 1e200, 1e300).share == 1
 
 
 def test_a_few_rounds_tell_nothing() -> None:

@@ -1,0 +1,50 @@
+"""What the change of a round has in common with what is not published yet."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcomp.core import Vector
+from fedcomp.memory import LinearFeedback
+from fedcomp.sync import Publisher
+
+RESIDUAL = LinearFeedback().name
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Scalar products of a round's change, which is what the nodes ask for, with itself and with earlier changes.
+
+    Attributes:
+        norm: The squared norm of the change, above 0.
+        unpublished: The scalar product with what was unpublished before the round.
+        published: The scalar product with what was published since the origin of the grid; None without an origin, or if it was
+            not wanted.
+    """
+
+    norm: float
+    unpublished: float
+    published: float | None = None
+
+    @classmethod
+    def of(cls, change: Vector, publisher: Publisher, *, published: bool) -> "Asked | None":
+        """Return what `change`, float32 (n,), asks for; None without a residual, and if the change is 0 or no number.
+
+        Each scalar product takes the time of some copies.  `published` says whether that with the published change is wanted.
+        """
+        residual, origin = publisher.memory.get(RESIDUAL), publisher.replica.origin
+        if residual is None or not 0 < (norm := _product(change, change)) < math.inf:
+            return None
+        known = origin.product(change) if published and origin is not None else None
+        return cls(norm, _product(change, residual), known)
+
+    @property
+    def times(self) -> float:
+        """How many times the unpublished change holds what the round asks for."""
+        return self.unpublished / self.norm
+
+
+def _product(one: Vector, other: Vector) -> float:
+    """Return the scalar product, added in float64."""
+    return float(np.einsum("i,i", one, other, dtype=np.float64))
