@@ -10,6 +10,8 @@ from fedcomp.memory import LinearFeedback
 from fedcomp.sync import Publisher
 
 RESIDUAL = LinearFeedback().name
+ALIKE = 0.2
+"""The cosine of a round's change and the unpublished change from which the latter is more than noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +21,14 @@ class Asked:
     Attributes:
         norm: The squared norm of the change, above 0.
         unpublished: The scalar product with what was unpublished before the round.
+        unpublished_norm: The squared norm of that.
         published: The scalar product with what was published since the origin of the grid; None without an origin, or if it was
             not wanted.
     """
 
     norm: float
     unpublished: float
+    unpublished_norm: float
     published: float | None = None
 
     @classmethod
@@ -37,12 +41,16 @@ class Asked:
         if residual is None or not 0 < (norm := _product(change, change)) < math.inf:
             return None
         known = origin.product(change) if published and origin is not None else None
-        return cls(norm, _product(change, residual), known)
+        return cls(norm, _product(change, residual), _product(residual, residual), known)
 
     @property
     def times(self) -> float:
-        """How many times the unpublished change holds what the round asks for."""
-        return self.unpublished / self.norm
+        """How many times the unpublished change holds what the round asks for; 0 if the most of it is noise.
+
+        The noise of many rounds, published at once, would undo what a model has learned.
+        """
+        is_alike = self.unpublished > ALIKE * math.sqrt(self.norm * self.unpublished_norm)
+        return self.unpublished / self.norm if is_alike else 0.0
 
 
 def _product(one: Vector, other: Vector) -> float:

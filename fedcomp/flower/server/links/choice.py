@@ -239,7 +239,7 @@ class LinkCompressors:
             measured.gain,
             mean_is_step=self.mean_is_step,
             room=self._room,
-            repeats=measured.repetition.pauses(self._round, self.num_rounds),
+            repeats=measured.repetition.pauses(self._round),
             late=measured.lateness.share if self._round > self._rounds // 2 else 0.0,
             largest=measured.largest if measured.largest_rounds == ROUNDS_OF_LARGEST else 0.0,
             shared_start=publisher.start is not None,

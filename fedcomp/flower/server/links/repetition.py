@@ -7,8 +7,8 @@ from fedcomp.core import check_int, check_range
 KEPT, TOO_OFTEN, FAR_TOO_OFTEN = 0.7, 1.25, 5.0
 """The weight of the earlier `Repetition.times` when that of a round is measured, the largest that surely does no harm, and the
 largest for which there is no warning where the user has named the compressor."""
-FIRST_PAUSE, LAST_PAUSE = 16, 0.1
-"""The rounds of the first pause, and the share of all rounds of the last one."""
+FIRST_PAUSE = 16
+"""The rounds of the first pause."""
 
 
 @dataclass(slots=True)
@@ -17,11 +17,10 @@ class Repetition:
 
     Nodes that want the same step ask for it in each round, because they do not have it.  The unpublished change then holds it
     once for each round, and what is published in the end is far too much.  So versions must leave nothing out for some rounds:
-    the residual pauses, each time for twice as many rounds.  A run that has paused ends with a pause.
+    the residual pauses, each time for twice as many rounds.
 
     Attributes:
-        times: How many times the unpublished change holds what a round asks for, in the last rounds: the scalar product of a
-            round's change with what was unpublished before it, over the squared norm of the change.
+        times: How many times the unpublished change holds what a round asks for, in the last rounds (`Asked.times`).
         pause: The rounds of the newest pause, 0 before the first.
         until: The last round of it.
     """
@@ -43,10 +42,9 @@ class Repetition:
             self.pause = 2 * self.pause or FIRST_PAUSE
             self.times, self.until = 0.0, server_round + self.pause
 
-    def pauses(self, server_round: int, num_rounds: int) -> bool:
-        """Return whether the version of this round leaves nothing out; `num_rounds` is the last round, 0 if it is unknown."""
-        is_last = 0 < (1 - LAST_PAUSE) * num_rounds < server_round
-        return server_round <= self.until or (self.pause > 0 and is_last)
+    def pauses(self, server_round: int) -> bool:
+        """Return whether the version of this round leaves nothing out."""
+        return server_round <= self.until
 
     def check(self) -> None:
         """Raise `ValueError` or `TypeError` for values that `add` does not leave."""

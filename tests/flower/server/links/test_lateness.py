@@ -98,11 +98,20 @@ def test_chance_hardly_ever_looks_like_learning() -> None:
 
 def test_what_is_asked_for_by_hand() -> None:
     found = asked(np.full(N, 2, np.float32), RESIDUAL, origin_of(PUBLISHED))
-    assert found == Asked(4 * N, N, 3 * N)
+    assert found == Asked(4 * N, N, N / 2, 3 * N)
     assert found is not None
     assert found.times == 1 / 4
-    assert asked(np.ones(N, np.float32), RESIDUAL, origin_of(PUBLISHED), published=False) == Asked(N, N / 2)
-    assert asked(np.ones(N, np.float32), RESIDUAL, None) == Asked(N, N / 2)
+    assert asked(np.ones(N, np.float32), RESIDUAL, origin_of(PUBLISHED), published=False) == Asked(N, N / 2, N / 2)
+    assert asked(np.ones(N, np.float32), RESIDUAL, None) == Asked(N, N / 2, N / 2)
+
+
+def test_an_unpublished_change_that_is_mostly_noise_holds_nothing() -> None:
+    """Published at once, the noise of many rounds would undo what a model has learned."""
+    for noise, times in ((4, 10), (6, 0)):  # cosines of 0.24 and 0.16
+        change = np.ones(N, np.float32)
+        found = asked(change, 10 * change + 10 * noise * normal(), None)
+        assert found is not None
+        assert found.times == pytest.approx(times, rel=0.1)
 
 
 @pytest.mark.parametrize("odd", [np.inf, np.nan, 3e38])

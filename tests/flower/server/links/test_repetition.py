@@ -14,7 +14,7 @@ def test_by_hand() -> None:
     assert repetition.times == pytest.approx(0.9)
     repetition.add(-1, 2)
     assert repetition.times == pytest.approx(0.7 * 0.9 - 0.3)
-    assert not repetition.pauses(3, 100)
+    assert not repetition.pauses(3)
 
 
 def test_what_is_asked_for_in_each_round_leads_to_a_pause() -> None:
@@ -24,8 +24,8 @@ def test_what_is_asked_for_in_each_round_leads_to_a_pause() -> None:
         repetition.add(number, number + 1)
         number += 1
     assert number == 4
-    assert [repetition.pauses(each, 1000) for each in (4, 5, 4 + FIRST_PAUSE)] == [True] * 3
-    assert not repetition.pauses(5 + FIRST_PAUSE, 1000)
+    assert [repetition.pauses(each) for each in (4, 5, 4 + FIRST_PAUSE)] == [True] * 3
+    assert not repetition.pauses(5 + FIRST_PAUSE)
     assert repetition.times == 0
     repetition.check()
 
@@ -49,10 +49,3 @@ def test_each_pause_is_twice_as_long_and_nothing_counts_in_it() -> None:
     assert [later - earlier - 1 for earlier, later in pairwise(begins)] == [
         FIRST_PAUSE << count for count in range(len(begins) - 1)
     ]
-
-
-def test_a_run_that_has_paused_ends_with_a_pause_if_its_end_is_known() -> None:
-    once = Repetition(pause=FIRST_PAUSE, until=30)
-    assert [once.pauses(number, 1000) for number in (30, 31, 900, 901, 1000)] == [True, False, False, True, True]
-    assert not once.pauses(5000, 0)
-    assert not Repetition().pauses(1000, 1000)
