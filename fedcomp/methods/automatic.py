@@ -220,7 +220,7 @@ class RoundFacts:
     @property
     def leaves_nothing_out(self) -> bool:
         """Whether the version of this round brings what earlier ones have left out, and leaves nothing out itself."""
-        return (self.is_flat or self.repeats) and self.num_rounds >= MIN_ROUNDS
+        return self.is_flat or self.repeats
 
     @property
     def versions_take_topk(self) -> bool:

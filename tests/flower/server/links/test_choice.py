@@ -34,7 +34,7 @@ from fedcomp.flower import (
     records,
     to_record,
 )
-from fedcomp.flower.server.links.choice import winsorized_mean
+from fedcomp.flower.server.links.choice import LinkCompressors, winsorized_mean
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.methods import RoundFacts, choose_uplink
 from fedcomp.methods.automatic import LATE, UNPUBLISHED_OF_ALL
@@ -362,7 +362,7 @@ def test_where_the_nodes_ask_for_what_is_unpublished_versions_become_denser(
 ) -> None:
     """The second quarter of the rounds tells it, and the second half of them has the denser versions."""
     client_app, loss = descending()
-    losses, densities = list[float](), list[float]()
+    losses, densities, first = list[float](), list[float](), list[float]()
 
     def keep(_: Round) -> None:
         densities.append(density_of(strategy.compressors[1]))
@@ -374,8 +374,10 @@ def test_where_the_nodes_ask_for_what_is_unpublished_versions_become_denser(
         strategy = CompressedStrategy(half(), on_round=keep)
         strategy.start(RecordingGrid(client_app, 12), FLAT, num_rounds=120)
         losses.append(loss(strategy.arrays["w"].numpy()))
+        first = first or densities.copy()
     lateness = choice_of(strategy, tmp_path)["lateness"]
     assert lateness["rounds"] == 30
+    assert densities[:59] == first[:59]
     assert lateness["unpublished"] > 0.3 * lateness["whole"] > 0
     assert densities[60] > 2 * densities[58]
     assert losses[1] < 0.8 * losses[0]
@@ -487,6 +489,22 @@ def test_the_version_that_brings_the_residual_has_bits_for_it(monkeypatch: pytes
         strategy.start(RecordingGrid(training(adam)), FLAT, num_rounds=1000, evaluate_fn=stop_after(8))
     assert errors[4] > 0.8
     assert errors[5] < 0.5
+
+
+def test_the_first_version_of_a_pause_has_bits_for_the_residual(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, facts_of = dict[int, float](), LinkCompressors._facts  # noqa: SLF001
+
+    def watched(links: LinkCompressors, publisher: Publisher, *numbers: int) -> RoundFacts:
+        facts = facts_of(links, publisher, *numbers)
+        steps[facts.server_round] = facts.step if facts.repeats else 0.0
+        return facts
+
+    monkeypatch.setattr(LinkCompressors, "_facts", watched)
+    strategy = CompressedStrategy(half())
+    with pytest.raises(Stopped):
+        strategy.start(RecordingGrid(approaching(heavy_tailed(1))), FLAT, num_rounds=1000, evaluate_fn=stop_after(40))
+    begins = min(number for number, step in steps.items() if step)
+    assert steps[begins] > 3 * steps[begins + 1]
 
 
 @pytest.mark.usefixtures("never_too_often")
