@@ -16,7 +16,7 @@ from fedcomp.core import Vector, check_int, check_range
 from fedcomp.errors import CorruptError
 from fedcomp.flower.compat import log
 from fedcomp.flower.server.async_mode import AsyncMode
-from fedcomp.flower.server.links.asked import RESIDUAL, Asked
+from fedcomp.flower.server.links.asked_for import RESIDUAL, AskedFor
 from fedcomp.flower.server.links.balance_log import BalanceLog
 from fedcomp.flower.server.links.largest import largest_share
 from fedcomp.flower.server.links.lateness import Lateness
@@ -159,7 +159,7 @@ class LinkCompressors:
         self._log = BalanceLog()
         self._reached: set[int] = set()
         self._named = Repetition()
-        self._asked: Asked | None = None
+        self._asked: AskedFor | None = None
         self._from_published = starts_from_published(inner)
         self._here: Sketch | None = None
         self._participation, self._balance, self._chosen = 1.0, 0.0, False
@@ -294,13 +294,13 @@ class LinkCompressors:
         """
         self._asked = None
         if self._from_published and RESIDUAL in self.downlink.memory.vectors:
-            self._asked = Asked.of(change, publisher, published=self._chosen and self._in_second_quarter)
+            self._asked = AskedFor.of(change, publisher, published=self._chosen and self._in_second_quarter)
 
     @property
     def _in_second_quarter(self) -> bool:
         return self.mean_is_step and self._rounds // 4 < self._round <= self._rounds // 2
 
-    def _count(self, asked: Asked) -> None:
+    def _count(self, asked: AskedFor) -> None:
         """Count what a round has asked for; warn once if a downlink that the user named leaves out too much of it."""
         measured = self._measured
         if not self._chosen:

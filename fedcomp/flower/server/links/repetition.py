@@ -20,7 +20,7 @@ class Repetition:
     the residual pauses, each time for twice as many rounds.
 
     Attributes:
-        times: How many times the unpublished change holds what a round asks for, in the last rounds (`Asked.times`).
+        times: How many times the unpublished change holds what a round asks for, in the last rounds (`AskedFor.times`).
         pause: The rounds of the newest pause, 0 before the first.
         until: The last round of it.
     """

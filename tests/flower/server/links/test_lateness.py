@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.flower.server.links.asked import Asked
+from fedcomp.flower.server.links.asked_for import AskedFor
 from fedcomp.flower.server.links.lateness import FEWEST, Lateness
 from fedcomp.quantized import UNIT
 from fedcomp.sync import Origin, start_replica
@@ -26,10 +26,10 @@ def origin_of(counts: NDArray[np.int32]) -> Origin:
     return replace(Origin.at(start_replica(layout_of(model), model)), counts=counts)
 
 
-def asked(change: Vector, residual: Vector | None, origin: Origin | None, *, published: bool = True) -> Asked | None:
+def asked(change: Vector, residual: Vector | None, origin: Origin | None, *, published: bool = True) -> AskedFor | None:
     memory = {} if residual is None else {"residual": residual}
     publisher = SimpleNamespace(memory=memory, replica=SimpleNamespace(origin=origin))
-    return Asked.of(change, cast(Any, publisher), published=published)
+    return AskedFor.of(change, cast(Any, publisher), published=published)
 
 
 def count(late: Lateness, change: Vector, residual: Vector, origin: Origin) -> None:
@@ -98,11 +98,11 @@ def test_chance_hardly_ever_looks_like_learning() -> None:
 
 def test_what_is_asked_for_by_hand() -> None:
     found = asked(np.full(N, 2, np.float32), RESIDUAL, origin_of(PUBLISHED))
-    assert found == Asked(4 * N, N, N / 2, 3 * N)
+    assert found == AskedFor(4 * N, N, N / 2, 3 * N)
     assert found is not None
     assert found.times == 1 / 4
-    assert asked(np.ones(N, np.float32), RESIDUAL, origin_of(PUBLISHED), published=False) == Asked(N, N / 2, N / 2)
-    assert asked(np.ones(N, np.float32), RESIDUAL, None) == Asked(N, N / 2, N / 2)
+    assert asked(np.ones(N, np.float32), RESIDUAL, origin_of(PUBLISHED), published=False) == AskedFor(N, N / 2, N / 2)
+    assert asked(np.ones(N, np.float32), RESIDUAL, None) == AskedFor(N, N / 2, N / 2)
 
 
 def test_an_unpublished_change_that_is_mostly_noise_holds_nothing() -> None:

@@ -15,7 +15,7 @@ ALIKE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedFor:
     """Scalar products of a round's change, which is what the nodes ask for, with itself and with earlier changes.
 
     Attributes:
@@ -32,7 +32,7 @@ class Asked:
     published: float | None = None
 
     @classmethod
-    def of(cls, change: Vector, publisher: Publisher, *, published: bool) -> "Asked | None":
+    def of(cls, change: Vector, publisher: Publisher, *, published: bool) -> "AskedFor | None":
         """Return what `change`, float32 (n,), asks for; None without a residual, and if the change is 0 or no number.
 
         Each scalar product takes the time of some copies.  `published` says whether that with the published change is wanted.
