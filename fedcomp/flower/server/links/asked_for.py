@@ -22,8 +22,7 @@ class AskedFor:
         norm: The squared norm of the change, above 0.
         unpublished: The scalar product with what was unpublished before the round.
         unpublished_norm: The squared norm of that.
-        published: The scalar product with what was published since the origin of the grid; None without an origin, or if it was
-            not wanted.
+        published: The scalar product with what was published since the origin of the grid; None if it was not computed.
     """
 
     norm: float
@@ -35,7 +34,8 @@ class AskedFor:
     def of(cls, change: Vector, publisher: Publisher, *, published: bool) -> "AskedFor | None":
         """Return what `change`, float32 (n,), asks for; None without a residual, and if the change is 0 or no number.
 
-        Each scalar product takes the time of some copies.  `published` says whether that with the published change is wanted.
+        Each scalar product takes the time of some copies.  That with the published change is computed if `published` says so
+        and there is an origin.
         """
         residual, origin = publisher.memory.get(RESIDUAL), publisher.replica.origin
         if residual is None or not 0 < (norm := _product(change, change)) < math.inf:
@@ -45,7 +45,7 @@ class AskedFor:
 
     @property
     def times(self) -> float:
-        """How many times the unpublished change holds what the round asks for; 0 if the most of it is noise.
+        """How many times the unpublished change holds what the round asks for; 0 if most of it is noise.
 
         The noise of many rounds, published at once, would undo what a model has learned.
         """

@@ -148,7 +148,7 @@ class LinkCompressors:
         self.uplink, self.downlink, self._mode = uplink, downlink, mode
         norm = clipping.norm if clipping is not None else 0.0
         self._bound = norm * norm  # norm**2 would raise for a huge one
-        self._downlink = downlink
+        self._named_downlink = downlink
         self.num_rounds = 0
         averaging = aggregating(inner)
         self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
@@ -158,7 +158,7 @@ class LinkCompressors:
         self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
         self._log = BalanceLog()
         self._reached: set[int] = set()
-        self._named = Repetition()
+        self._named_repetition = Repetition()
         self._asked: AskedFor | None = None
         self._from_published = starts_from_published(inner)
         self._here: Sketch | None = None
@@ -198,7 +198,7 @@ class LinkCompressors:
         kept = KEPT_TRAFFIC ** (sampled / training) if training else KEPT_TRAFFIC
         measured.fetched = kept * measured.fetched + fetched
         measured.sent = kept * measured.sent + sent
-        self._downlink = downlink
+        self._named_downlink = downlink
         self.uplink, self.downlink, self._balance, self._chosen = uplink, downlink, 0.0, downlink == AUTO
         if AUTO in (uplink, downlink) and not self.num_rounds and server_round == 1:
             log(WARNING, UNKNOWN_END, UNKNOWN_ROUNDS)
@@ -304,10 +304,10 @@ class LinkCompressors:
         """Count what a round has asked for; warn once if a downlink that the user named leaves out too much of it."""
         measured = self._measured
         if not self._chosen:
-            if self._named.times <= FAR_TOO_OFTEN:
-                self._named.measure(asked.times)
-                if self._named.times > FAR_TOO_OFTEN:
-                    log(WARNING, ASKED_AGAIN, self._round, self._downlink)
+            if self._named_repetition.times <= FAR_TOO_OFTEN:
+                self._named_repetition.measure(asked.times)
+                if self._named_repetition.times > FAR_TOO_OFTEN:
+                    log(WARNING, ASKED_AGAIN, self._round, self._named_downlink)
             return
         measured.repetition.add(asked.times, self._round)
         # A pause leaves the grid, and another origin would count other changes.

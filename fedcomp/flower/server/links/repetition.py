@@ -1,4 +1,4 @@
-"""How often the nodes ask again for what is unpublished, and when versions must leave nothing out therefore."""
+"""How often the nodes ask again for what is unpublished; if too often, versions leave nothing out for some rounds."""
 
 from dataclasses import dataclass
 

@@ -18,7 +18,7 @@ def test_by_hand() -> None:
 
 
 def test_what_is_asked_for_in_each_round_leads_to_a_pause() -> None:
-    """Of a change that nobody publishes, the sum holds one more in each round: 0.7 (0.7 0.3 + 0.6) + 0.9 is above 1.25."""
+    """Of a change that nobody publishes, the sum holds one more in each round: 0.7 (0.7 0.3 + 0.6) + 0.9 is above 1.4."""
     repetition, number = Repetition(), 0
     while not repetition.pause:
         repetition.add(number, number + 1)
@@ -30,11 +30,11 @@ def test_what_is_asked_for_in_each_round_leads_to_a_pause() -> None:
     repetition.check()
 
 
-def test_chance_and_what_is_undone_lead_to_none() -> None:
-    repetition, rng = Repetition(), np.random.default_rng(0)
-    for number in range(1000):
-        repetition.add(rng.normal(0, 0.5), number)
-        repetition.add(-20, number)
+@pytest.mark.parametrize(("mean", "spread"), [(0, 1), (1, 0.3), (-20, 5)], ids=["chance", "once", "undone"])
+def test_what_is_asked_for_once_or_by_chance_leads_to_no_pause(mean: float, spread: float) -> None:
+    repetition = Repetition()
+    for number, times in enumerate(np.random.default_rng(0).normal(mean, spread, 300)):
+        repetition.add(float(times), number)
     assert not repetition.pause
 
 

@@ -1,5 +1,7 @@
 """The state of a server through a file and back."""
 
+import errno
+import os
 import random
 import re
 from collections import defaultdict, deque
@@ -30,6 +32,7 @@ from fedcomp.flower import (
     QrdaAdagrad,
 )
 from fedcomp.flower.local_grid import Fault
+from fedcomp.flower.server.model.checkpoint import explained
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from tests.flower.toy import Aggregate, Messages, app, floats, model, state_of
 
@@ -435,3 +438,14 @@ def test_a_folder_in_place_of_a_checkpoint_is_refused_before_the_first_round(tmp
     with pytest.raises(IsADirectoryError, match="is a folder"):
         before.save(tmp_path / "folder")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "run", "run.traffic"]
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.ENOSPC, "make room, and continue from it"), (errno.EACCES, "continue from it")]
+)
+def test_only_a_full_disk_is_said_to_need_room(number: int, advice: str, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.touch()
+    text = f"cannot be written, and so no new checkpoint; the one before is whole: {advice}"
+    with pytest.raises(OSError, match=re.escape(text) + "$"), explained(path):
+        raise OSError(number, os.strerror(number), str(path))
