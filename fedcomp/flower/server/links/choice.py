@@ -2,25 +2,22 @@
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from logging import INFO, WARNING
 from typing import Any
 
 import numpy as np
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedYogi, Strategy
-from numpy.typing import NDArray
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import Vector, check_int, check_range
-from fedcomp.errors import CorruptError
+from fedcomp.core import Vector
 from fedcomp.flower.compat import log
 from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.links.asked_for import RESIDUAL, AskedFor
 from fedcomp.flower.server.links.balance_log import BalanceLog
 from fedcomp.flower.server.links.largest import largest_share
-from fedcomp.flower.server.links.lateness import Lateness
-from fedcomp.flower.server.links.noise_budget import NoiseBudget
+from fedcomp.flower.server.links.measurements import Measurements
 from fedcomp.flower.server.links.repetition import FAR_TOO_OFTEN, Repetition
 from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.flower.server.links.sketch import Sketch, Sketcher
@@ -63,71 +60,11 @@ ASKED_AGAIN = (
     "fedcomp: round %d: the nodes ask again and again for what the downlink, %s, leaves out; once it is sent, it is too much, "
     "and training may go wrong: name one that leaves out less, or auto()"
 )
-KEPT_GAIN, MAX_GAIN = 0.7, 4.0
-"""The weight of the earlier gain when that of a round is measured, and the largest gain that is relied on."""
-LARGEST, FEWEST = 0.1, 5
-"""This share of the updates, the largest ones, counts as much as the next one, so that a few nodes cannot decide.  Of fewer
-updates than the second number, nothing can be told but the median."""
-UNEQUAL, KEPT_INEQUALITY, MAX_INEQUALITY = 4.0, 0.9, 100.0
-"""The inequality of updates above which their mean counts, and not their median; the weight of the earlier inequality when that
-of a round is measured, and the largest that counts.
-
-With few samples in a step, most updates can be small and a few large.  Their median is then far below their mean, and so is the
-noise that would follow from it.
-"""
-ROUNDS_OF_LARGEST, LAST_OF_LARGEST = 5, 10
-"""How much the largest entries stand out is measured in so many of the first rounds: in later ones, noise hides it."""
-KEPT_LONGEST = 0.9
-"""The weight of the earlier squared norm of the longest update when those of a round are shorter."""
-NESTED = ("budget", "lateness", "repetition")
-"""The attributes of `Measurements` that have attributes of their own."""
 KEPT_TRAFFIC = 0.8
 """The weight of the earlier traffic when that of the newest round is added: an average over about five rounds.
 
 Without rounds, over the versions in which as many nodes answer as in five rounds.
 """
-
-
-@dataclass(slots=True)
-class Measurements:
-    """What the choice remembers between rounds, as it is saved in checkpoints.
-
-    Attributes:
-        uplink: The text of the last chosen compressor; empty at first.
-        downlink: The text of the last chosen compressor; empty at first.
-        evenness: How evenly the updates are weighted: their effective number over their number, 1 for equal weights.
-        reached: The largest number of nodes that got a message between two versions.
-        share: The factor of the downlink's density under `balanced()`; 0 at first.
-        fetched: The bytes that returning nodes fetched in the last rounds (`ReturningTraffic`).
-        sent: The bytes that they sent.
-        changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
-        budget: The noise in the model, and how far it has moved by learning.
-        lateness: Whether the nodes ask for what is unpublished, in the second quarter of the rounds.
-        repetition: How often they ask again for what is unpublished, in the last rounds.
-        gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
-        inequality: The winsorized mean of the updates' squared norms over their median, in the last rounds.
-        largest: The share of a change's squared norm in its largest hundredth of entries, in the first rounds; 0 at first.
-        largest_rounds: The number of rounds of which `largest` is the mean.
-        longest: The squared norm of the longest update that `Clipping` would leave as it is, before compression, but for the
-            largest tenth; 0 at first.
-    """
-
-    uplink: str = ""
-    downlink: str = ""
-    evenness: float = 1.0
-    reached: int = 0
-    share: float = 0.0
-    fetched: float = 0.0
-    sent: float = 0.0
-    changed: int = 0
-    gain: float = 1.0
-    inequality: float = 1.0
-    largest: float = 0.0
-    largest_rounds: int = 0
-    longest: float = 0.0
-    budget: NoiseBudget = field(default_factory=NoiseBudget)
-    lateness: Lateness = field(default_factory=Lateness)
-    repetition: Repetition = field(default_factory=Repetition)
 
 
 class LinkCompressors:
@@ -241,7 +178,7 @@ class LinkCompressors:
             room=self._room,
             repeats=measured.repetition.pauses(self._round),
             late=measured.lateness.share if self._round > self._rounds // 2 else 0.0,
-            largest=measured.largest if measured.largest_rounds == ROUNDS_OF_LARGEST else 0.0,
+            largest=measured.known_largest,
             shared_start=publisher.start is not None,
             training=training,
         )
@@ -344,33 +281,23 @@ class LinkCompressors:
         measured = self._measured
         found = [reply.update.expected_noise for reply in replies if reply.update is not None]
         norms, errors = np.array([each for each in found if each is not None and each[0]] or [(0.0, 0.0)]).T
-        if median := float(np.median(norms)):
-            ratio = min(winsorized_mean(norms) / median, MAX_INEQUALITY)
-            measured.inequality = KEPT_INEQUALITY * measured.inequality + (1 - KEPT_INEQUALITY) * ratio
-        if self._bound and norms.any():
-            within = norms[norms <= self._bound]  # longer ones are cut in plain Flower too
-            longest = float(winsorized(within)[-1]) if within.size else self._bound
-            measured.longest = max(longest, KEPT_LONGEST * measured.longest)
-        norm, error = self._of_a_node(norms), self._of_a_node(errors)
+        measured.add_norms(norms, self._bound)
+        norm, error = measured.of_a_node(norms), measured.of_a_node(errors)
         if error and self.uplink.name == CROSS_POLYTOPE and str(self.uplink) == measured.uplink:
             expected = crosspolytope_error(float(str(dict(self.uplink.settings)["bits"])))
-            kept = KEPT_GAIN * measured.gain + (1 - KEPT_GAIN) * expected / float(np.median(errors / norms))
-            measured.gain = min(max(kept, 1 / MAX_GAIN), MAX_GAIN)
+            measured.add_gain(expected / float(np.median(errors / norms)))
         if self._here is None:
             return
         sketcher, (published, residual) = Sketcher.of(publisher.replica.layout), _sketches_of(publisher)
         before, self._here, step = self._here, published + residual, sketcher.sketch(change)
         averaged = max(1.0, measured.evenness * len(replies))
         noise = error / averaged
-        factors = [
-            reply.update.factor for reply in replies if reply.update is not None
-        ]  # below 1 where an update is clipped
+        # Below 1 where an update is clipped.
+        factors = [reply.update.factor for reply in replies if reply.update is not None]
         known = factors and (norm > 0 or self.uplink.name == DENSE)  # the mean of sparse updates tells nothing
-        if known and measured.largest_rounds < ROUNDS_OF_LARGEST and self._round <= LAST_OF_LARGEST:
+        if known and measured.needs_largest(self._round):
             scale = float(np.mean(np.square(factors)))
-            share = largest_share(change, noise * scale, measured.changed or change.size)
-            measured.largest_rounds += share > 0
-            measured.largest += (share - measured.largest) / measured.largest_rounds if share else 0.0
+            measured.add_largest(largest_share(change, noise * scale, measured.changed or change.size))
         if not self.mean_is_step:  # what another step makes of these errors is not known
             norm, noise = max(norm, _squared(step)), 0.0
         if RESIDUAL not in self.downlink.memory.vectors:
@@ -378,14 +305,9 @@ class LinkCompressors:
         unpublished = sketcher.ratio(residual, published - measured.budget.first)
         measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, unpublished=unpublished)
 
-    def _of_a_node(self, numbers: NDArray[np.float64]) -> float:
-        """Return what one node adds, from that of each: the median, or the winsorized mean if updates are very unequal."""
-        return float(winsorized_mean(numbers) if self._measured.inequality > UNEQUAL else np.median(numbers))
-
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
-        nested = {name: _shallow(getattr(self._measured, name)) for name in NESTED}
-        return _shallow(self._measured) | nested
+        return self._measured.state()
 
     def restore(self, state: Mapping[str, Any], memory: State) -> None:
         """Continue from what `state` returned; `memory` is that of the downlink.
@@ -394,39 +316,10 @@ class LinkCompressors:
         Raises `CorruptError` for values that `state` does not return.
         """
         self._reached, self._here = set(), None
-        known = _shallow(Measurements())
-        try:
-            measured = Measurements(
-                **{name: type(fresh)(state.get(name, fresh)) for name, fresh in known.items() if name not in NESTED},
-                budget=NoiseBudget(**state.get("budget", {})),
-                lateness=Lateness(**state.get("lateness", {})),
-                repetition=Repetition(**state.get("repetition", {})),
-            )
-            for name in NESTED:
-                getattr(measured, name).check()
-            for text in filter(None, (measured.uplink, measured.downlink)):
-                parse(text)
-            check_range("evenness", measured.evenness, above=0, most=1 + 1e-9)
-            check_range("share", measured.share, least=0, most=1)
-            check_range("fetched", measured.fetched, least=0)
-            check_range("sent", measured.sent, least=0)
-            check_int("reached", measured.reached, 0, 2**63 - 1)
-            check_int("changed", measured.changed, 0, 2**63 - 1)
-            check_range("inequality", measured.inequality, least=0, most=MAX_INEQUALITY)
-            check_range("longest", measured.longest, least=0)
-            check_range("largest", measured.largest, least=0, most=1)
-            check_int("largest_rounds", measured.largest_rounds, 0, ROUNDS_OF_LARGEST)
-            check_range("gain", measured.gain, least=1 / MAX_GAIN, most=MAX_GAIN)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise CorruptError(f"the automatic choice in the checkpoint is damaged: {error}") from error
+        measured = Measurements.of(state)
         if not measured.uplink and not measured.downlink and RESIDUAL in memory and memory[RESIDUAL].any():
             measured.uplink = measured.downlink = str(stc())
         self._measured = measured
-
-
-def _shallow(values: Measurements | NoiseBudget | Lateness | Repetition) -> dict[str, Any]:
-    """Return the attributes of `values` by name: `asdict` would copy each number of a sketch."""
-    return {each.name: getattr(values, each.name) for each in fields(values)}
 
 
 def _sketches_of(publisher: Publisher) -> tuple[Sketch, Sketch]:
@@ -434,20 +327,6 @@ def _sketches_of(publisher: Publisher) -> tuple[Sketch, Sketch]:
     sketcher, residual = Sketcher.of(publisher.replica.layout), publisher.memory.get(RESIDUAL)
     published = sketcher.sketch(publisher.replica.vector)
     return published, np.zeros_like(published) if residual is None else sketcher.sketch(residual)
-
-
-def winsorized(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the numbers in order, the largest tenth as large as the next one; of few numbers all as they are."""
-    numbers = np.sort(numbers)
-    if len(numbers) >= FEWEST:
-        largest = math.ceil(LARGEST * len(numbers))
-        numbers[-largest:] = numbers[-largest - 1]
-    return numbers
-
-
-def winsorized_mean(numbers: NDArray[np.float64]) -> float:
-    """Return the winsorized mean; of few numbers the median."""
-    return float(np.median(numbers) if len(numbers) < FEWEST else np.mean(winsorized(numbers)))
 
 
 def _squared(numbers: Sketch) -> float:

@@ -34,7 +34,8 @@ from fedcomp.flower import (
     records,
     to_record,
 )
-from fedcomp.flower.server.links.choice import LinkCompressors, winsorized_mean
+from fedcomp.flower.server.links.choice import LinkCompressors
+from fedcomp.flower.server.links.measurements import winsorized_mean
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.methods import RoundFacts, choose_uplink
 from fedcomp.methods.automatic import LATE, UNPUBLISHED_OF_ALL
