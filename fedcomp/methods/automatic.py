@@ -102,10 +102,17 @@ Of Gaussian entries they hold 0.085.  In the mean of the first rounds, it was 0.
 and 0.13 to 0.83 with SGD, with momentum or without.  Where no entries stand out, the few that STC sends bring little, and the
 model is late.
 """
+CORRECTED, MAX_END, END_NOISE = 2.0, 0.25, 0.15
+"""After the first number of rounds over the share of an error that each corrects, a fiftieth of its squared norm is left.
+
+If that takes at most the second number of times the run, training corrects itself: then each of so many last rounds adds noise
+of at most the third number of times the squared norm of an update.
+"""
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
 
 
+CORRECTS = "training corrects errors of earlier rounds by the end of the run, but not those of the last ones"
 ASKED_AGAIN = "the nodes have asked again and again for what versions left out, and this one leaves nothing out"
 
 
@@ -123,8 +130,9 @@ def auto() -> Parts:
     * Versions: in long runs STC, with a density that keeps what is not published yet in proportion to what is.  In short ones,
       the cross-polytope or EDEN, or top-k where few nodes take part in a round.  In long runs, the cross-polytope or EDEN take
       the place of STC where a late model does harm: if the strategy makes another step of the mean, unless few nodes take part;
-      if no entries of a change stand out, as with Adam on the nodes; and for some rounds if the nodes have asked again and
-      again for what is not published.
+      if no entries of a change stand out, as with Adam on the nodes; for some rounds if the nodes have asked again and again
+      for what is not published; and at the end if training soon corrects errors, as in a regression.  Then the last updates
+      and versions are also more exact.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -150,6 +158,8 @@ class RoundFacts:
     are 0 before they are measured.
     `late` is the share of the unpublished change in what the changes of the second quarter of the rounds have in common with
     all changes before them (`Lateness.share`); 0 before the second half.
+    `corrected` is the share of an error in the model that one round of training corrects (`SelfCorrection.share`); 0 if it may
+    be chance.
     `repeats` says that versions must leave nothing out, because the nodes have asked again and again (`Repetition.pauses`).
     `largest` is the share of a change's squared norm in its largest hundredth of entries; 0 before it is measured.
     `room` is the squared error that the longest update may have, over its squared norm, before the server scales it down to the
@@ -171,6 +181,7 @@ class RoundFacts:
     step: float = 0.0
     room: float = math.inf
     late: float = 0.0
+    corrected: float = 0.0
     repeats: bool = False
     largest: float = 0.0
     both: bool = True
@@ -220,7 +231,17 @@ class RoundFacts:
     @property
     def leaves_nothing_out(self) -> bool:
         """Whether the version of this round brings what earlier ones have left out, and leaves nothing out itself."""
-        return self.is_flat or self.repeats
+        return self.is_flat or self.repeats or self.is_self_correcting
+
+    @property
+    def is_self_correcting(self) -> bool:
+        """Whether training corrects an error within a part of the run: what is unpublished is then missing in the model."""
+        return self.corrected * MAX_END * self.num_rounds >= CORRECTED
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is too late for training to correct the errors of this round, but not those of earlier ones."""
+        return self.is_self_correcting and (self.num_rounds - self.server_round) * self.corrected < CORRECTED
 
     @property
     def versions_take_topk(self) -> bool:
@@ -261,14 +282,14 @@ class RoundFacts:
         """The squared error that an update may have, over its squared norm."""
         if not self.noise:
             return MEAN_ERROR * self.averaged * self.tolerance
-        return self.noise * self.averaged * self._uplink_share
+        return self._noise * self.averaged * self._uplink_share
 
     @property
     def downlink_error(self) -> float:
         """The squared error that a version may have, over its squared norm."""
         if not self.noise:
             return min(VERSION_ERROR * self.averaged, MAX_VERSION_ERROR) * self.tolerance
-        return self.noise * (1 - self._uplink_share if self._both_count else 1.0) / self._step
+        return self._noise * (1 - self._uplink_share if self._both_count else 1.0) / self._step
 
     @property
     def _nodes_miss_versions(self) -> bool:
@@ -279,6 +300,11 @@ class RoundFacts:
     def _both_count(self) -> bool:
         """Whether `noise` is that of updates and versions, and not of one of them."""
         return self.both and self.mean_is_step
+
+    @property
+    def _noise(self) -> float:
+        """`noise`, as far as it is allowed in this round."""
+        return min(self.noise, END_NOISE) if self.is_end else self.noise
 
     @property
     def _size(self) -> float:
@@ -364,7 +390,7 @@ def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice
         _first(first): FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9),
     } | _small(facts)
     choice = _unbiased(least)
-    return replace(choice, reason=ASKED_AGAIN) if facts.repeats else choice
+    return replace(choice, reason=ASKED_AGAIN) if facts.repeats and not facts.is_end else choice
 
 
 def eden_bits(error: float) -> float:
@@ -401,6 +427,8 @@ def _tiny(n: int) -> Choice | None:
 
 
 def _mean(facts: RoundFacts) -> str:
+    if facts.is_end and facts.noise:
+        return CORRECTS
     if facts.noise:
         return "this much noise is small beside the distance that the model has moved"
     if facts.averaged < 1.5:
@@ -409,6 +437,8 @@ def _mean(facts: RoundFacts) -> str:
 
 
 def _version(facts: RoundFacts) -> str:
+    if facts.is_end and facts.noise:
+        return CORRECTS
     if facts.noise:
         return "this much noise is small beside the distance that the model has moved"
     if facts.averaged < 1.5:

@@ -209,6 +209,29 @@ def test_versions_leave_nothing_out_while_the_nodes_ask_again_for_what_is_unpubl
     assert choose_downlink(short, keep_residual=True).compressor.name == "topk"
 
 
+def test_where_training_corrects_errors_versions_leave_nothing_out_and_the_end_is_exact() -> None:
+    """In a regression, what is unpublished is missing in the model, and only the noise of the last rounds stays."""
+    known = replace(facts(20_000, 400, 20, 5, 300), noise=2.0, step=0.5, unpublished=0.5)
+    slow, fast = replace(known, corrected=0.0199), replace(known, corrected=0.0201)
+    assert choose_downlink(known).compressor == choose_downlink(slow).compressor
+    assert choose_downlink(slow, keep_residual=True).compressor.name == "stc"
+    assert choose_downlink(fast, keep_residual=True).compressor.name == "crosspolytope"
+    assert fast.uplink_error == known.uplink_error
+
+    late = [replace(fast, corrected=0.1, server_round=number) for number in (380, 381, 399)]
+    assert [each.is_end for each in late] == [False, True, True]
+    middle, end, _ = late
+    assert end.uplink_error == pytest.approx(0.075 * middle.uplink_error)
+    assert end.downlink_error == pytest.approx(0.075 * middle.downlink_error)
+    for choose in (choose_uplink, choose_downlink):
+        assert bits_of(choose(end).compressor) > bits_of(choose(middle).compressor)
+        assert "but not those of the last ones" in choose(end).reason
+    assert replace(end, noise=0.1).uplink_error == replace(middle, noise=0.1).uplink_error, "as exact as before"
+    assert "again and again" in choose_downlink(replace(middle, repeats=True)).reason
+    assert "but not those of the last ones" in choose_downlink(replace(end, repeats=True)).reason
+    assert choose_downlink(replace(end, server_round=400)).compressor == fedcomp.eden(bits=4)
+
+
 def test_an_update_has_no_more_noise_than_fits_within_the_bound_of_its_norm() -> None:
     known = replace(facts(20_000, 300, 50, 50), noise=0.5, step=0.1)
 

@@ -140,7 +140,7 @@ class LinkCompressors:
         if AUTO in (uplink, downlink) and not self.num_rounds and server_round == 1:
             log(WARNING, UNKNOWN_END, UNKNOWN_ROUNDS)
         if AUTO not in (uplink, downlink):
-            self._here = None
+            self._here, self._measured.correction.error = None, []
             if downlink.name != BALANCED:
                 return
         facts = self._facts(publisher, len(list(grid.get_node_ids())), sampled, training)
@@ -176,6 +176,7 @@ class LinkCompressors:
             measured.gain,
             mean_is_step=self.mean_is_step,
             room=self._room,
+            corrected=measured.correction.share,
             repeats=measured.repetition.pauses(self._round),
             late=measured.lateness.share if self._round > self._rounds // 2 else 0.0,
             largest=measured.known_largest,
@@ -300,8 +301,10 @@ class LinkCompressors:
             measured.add_largest(largest_share(change, noise * scale, measured.changed or change.size))
         if not self.mean_is_step:  # what another step makes of these errors is not known
             norm, noise = max(norm, _squared(step)), 0.0
-        if RESIDUAL not in self.downlink.memory.vectors:
-            noise += _squared(self._here - before - step)
+        error = self._here - before - step if RESIDUAL not in self.downlink.memory.vectors else None
+        measured.correction.add(step, error)
+        if error is not None:
+            noise += _squared(error)
         unpublished = sketcher.ratio(residual, published - measured.budget.first)
         measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, unpublished=unpublished)
 

@@ -1,14 +1,9 @@
 """Whether the published model is late: whether the nodes go on asking for what is not published yet."""
 
-import math
 from dataclasses import dataclass
 
 from fedcomp.core import check_int, check_range
-
-CERTAIN = 3.0
-"""A mean of this many standard errors above 0 is not chance."""
-FEWEST = 10
-"""With fewer rounds, nothing can be told."""
+from fedcomp.flower.server.links.chance import is_surely_positive
 
 
 @dataclass(slots=True)
@@ -44,7 +39,7 @@ class Lateness:
     def share(self) -> float:
         """The share of the unpublished change in what the rounds have in common with all changes; 0 if it may be chance."""
         both = ((self.unpublished, self.unpublished_squares), (self.whole, self.whole_squares))
-        if self.rounds < FEWEST or not all(_is_certain(self.rounds, *sums) for sums in both):
+        if not all(is_surely_positive(self.rounds, *sums) for sums in both):
             return 0.0
         return self.unpublished / self.whole
 
@@ -54,9 +49,3 @@ class Lateness:
         for name in ("unpublished", "whole"):
             check_range(name, getattr(self, name))
             check_range(f"{name}_squares", getattr(self, f"{name}_squares"), least=0)
-
-
-def _is_certain(count: int, total: float, squares: float) -> bool:
-    """Return whether the mean of `count` numbers with this sum and this sum of squares is certainly above 0."""
-    mean = total / count
-    return mean > CERTAIN * math.sqrt(max(0.0, squares / count - mean * mean) / count)

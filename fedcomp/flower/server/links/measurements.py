@@ -13,6 +13,7 @@ from fedcomp.errors import CorruptError
 from fedcomp.flower.server.links.lateness import Lateness
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.flower.server.links.repetition import Repetition
+from fedcomp.flower.server.links.self_correction import SelfCorrection
 from fedcomp.methods import parse
 
 KEPT_GAIN, MAX_GAIN = 0.7, 4.0
@@ -31,7 +32,7 @@ ROUNDS_OF_LARGEST, LAST_OF_LARGEST = 5, 10
 """How much the largest entries stand out is measured in so many of the first rounds: in later ones, noise hides it."""
 KEPT_LONGEST = 0.9
 """The weight of the earlier squared norm of the longest update when those of a round are shorter."""
-NESTED = ("budget", "lateness", "repetition")
+NESTED = ("budget", "correction", "lateness", "repetition")
 """The attributes of `Measurements` that have attributes of their own."""
 
 
@@ -55,6 +56,7 @@ class Measurements:
         longest: The squared norm of the longest update that `Clipping` would leave as it is, before compression, but for the
             largest tenth; 0 at first.
         budget: The noise in the model, and how far it has moved by learning.
+        correction: How fast training corrects an error of the model.
         lateness: Whether the nodes ask for what is unpublished, in the second quarter of the rounds.
         repetition: How often they ask again for what is unpublished, in the last rounds.
     """
@@ -73,6 +75,7 @@ class Measurements:
     largest_rounds: int = 0
     longest: float = 0.0
     budget: NoiseBudget = field(default_factory=NoiseBudget)
+    correction: SelfCorrection = field(default_factory=SelfCorrection)
     lateness: Lateness = field(default_factory=Lateness)
     repetition: Repetition = field(default_factory=Repetition)
 
@@ -127,6 +130,7 @@ class Measurements:
                     if name not in NESTED
                 },
                 budget=NoiseBudget(**state.get("budget", {})),
+                correction=SelfCorrection(**state.get("correction", {})),
                 lateness=Lateness(**state.get("lateness", {})),
                 repetition=Repetition(**state.get("repetition", {})),
             )
@@ -154,7 +158,7 @@ class Measurements:
         check_range("gain", self.gain, least=1 / MAX_GAIN, most=MAX_GAIN)
 
 
-def _shallow(values: Measurements | NoiseBudget | Lateness | Repetition) -> dict[str, Any]:
+def _shallow(values: Measurements | NoiseBudget | SelfCorrection | Lateness | Repetition) -> dict[str, Any]:
     """Return the attributes of `values` by name: `asdict` would copy each number of a sketch."""
     return {each.name: getattr(values, each.name) for each in fields(values)}
 

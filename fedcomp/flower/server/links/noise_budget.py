@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from fedcomp.core import check_int, check_range
-from fedcomp.flower.server.links.sketch import MAX_RATIO, SKETCH, Sketch
+from fedcomp.flower.server.links.sketch import MAX_RATIO, Sketch, check_sketch
 from fedcomp.methods import VERY_MANY_ROUNDS
 
 MIN_NOISE, MAX_NOISE = 0.02, 3.0
@@ -102,10 +102,7 @@ class NoiseBudget:
     def check(self) -> None:
         """Raise `ValueError` or `TypeError` for values that `add` does not leave."""
         for numbers in (self.first, self.last):
-            if len(numbers) not in (0, SKETCH):
-                raise ValueError(f"a sketch of {len(numbers)} numbers; it has {SKETCH}")
-            for number in numbers:
-                check_range("sketch", number)
+            check_sketch(numbers)
         for name in ("noise", "displacement", "norm", "step"):
             check_range(name, getattr(self, name), least=0)
         check_range("unpublished", self.unpublished, least=0, most=MAX_RATIO)

@@ -1,6 +1,7 @@
 """Sketches of vectors: sums from which the squared norms of the vector, and of its tensors of each shape, follow."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -9,7 +10,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, Vector, block_slices
+from fedcomp.core import BLOCK_ENTRIES, Vector, block_slices, check_range
 from fedcomp.wire import Layout
 
 SKETCH = 1 << 11
@@ -86,6 +87,14 @@ class Sketcher:
     def _by_group(self, sums: Sketch) -> NDArray[np.float64]:
         """Return a view of `sums` with a row for each group, and perhaps further ones."""
         return sums.reshape(1 << (len(self.groups) - 1).bit_length() if self.groups else 1, -1)
+
+
+def check_sketch(numbers: Sequence[float]) -> None:
+    """Raise `ValueError` or `TypeError` for what is neither the numbers of a sketch nor empty."""
+    if len(numbers) not in (0, SKETCH):
+        raise ValueError(f"a sketch of {len(numbers)} numbers; it has {SKETCH}")
+    for number in numbers:
+        check_range("sketch", number)
 
 
 @cache
