@@ -266,7 +266,9 @@ class LinkCompressors:
             shares = [weight / max(weights) for weight in weights]  # squares of tiny weights would be 0
             measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
         if self._chosen or str(self.uplink) == measured.uplink:
-            self._measure(replies, change, publisher)
+            norm, error = self._measure_updates(replies)
+            if self._here is not None:
+                self._measure_version(self._here, replies, change, publisher, norm, error)
         # The most so far: a server that restarts has forgotten which nodes evaluated after its checkpoint.
         measured.reached, self._reached = max(measured.reached, len(self._reached)), set()
         if self._balance:
@@ -274,8 +276,8 @@ class LinkCompressors:
             measured.share = next_share(measured.share, balance=self._balance, **balance)
             self._log.watch(self._round, self.downlink, measured.share, self._balance, **balance)
 
-    def _measure(self, replies: Sequence[ValidatedReply], change: Vector, publisher: Publisher) -> None:
-        """Measure the errors of the updates and of the version, and how far the model has moved.
+    def _measure_updates(self, replies: Sequence[ValidatedReply]) -> tuple[float, float]:
+        """Measure the updates in `replies`, and return the squared norm and the squared error of that of one node.
 
         The errors of the cross-polytope are compared with those of Gaussian entries.
         """
@@ -287,10 +289,24 @@ class LinkCompressors:
         if error and self.uplink.name == CROSS_POLYTOPE and str(self.uplink) == measured.uplink:
             expected = crosspolytope_error(float(str(dict(self.uplink.settings)["bits"])))
             measured.add_gain(expected / float(np.median(errors / norms)))
-        if self._here is None:
-            return
+        return norm, error
+
+    def _measure_version(
+        self,
+        here: Sketch,
+        replies: Sequence[ValidatedReply],
+        change: Vector,
+        publisher: Publisher,
+        norm: float,
+        error: float,
+    ) -> None:
+        """Measure how far `change` has moved the model from that of the sketch `here`, and the error of the version.
+
+        `norm` and `error` are those of the update of one node.
+        """
+        measured = self._measured
         sketcher, (published, residual) = Sketcher.of(publisher.replica.layout), _sketches_of(publisher)
-        before, self._here, step = self._here, published + residual, sketcher.sketch(change)
+        self._here, step = published + residual, sketcher.sketch(change)
         averaged = max(1.0, measured.evenness * len(replies))
         noise = error / averaged
         # Below 1 where an update is clipped.
@@ -301,10 +317,11 @@ class LinkCompressors:
             measured.add_largest(largest_share(change, noise * scale, measured.changed or change.size))
         if not self.mean_is_step:  # what another step makes of these errors is not known
             norm, noise = max(norm, _squared(step)), 0.0
-        error = self._here - before - step if RESIDUAL not in self.downlink.memory.vectors else None
-        measured.correction.add(step, error)
-        if error is not None:
-            noise += _squared(error)
+        version_error = None
+        if RESIDUAL not in self.downlink.memory.vectors:
+            version_error = self._here - here - step
+            noise += _squared(version_error)
+        measured.correction.add(step, version_error)
         unpublished = sketcher.ratio(residual, published - measured.budget.first)
         measured.budget.add(self._here, step, noise=noise, norm=norm, averaged=averaged, unpublished=unpublished)
 

@@ -34,7 +34,7 @@ def test_by_hand() -> None:
     change[:3] = -1.5, -2, 2.5
     for _ in range(FEWEST + 1):
         correction.add(change, error)  # each error counts with the next change
-    assert correction == SelfCorrection(error.tolist(), 10, pytest.approx(10), pytest.approx(10), pytest.approx(20))
+    assert correction == SelfCorrection(error.tolist(), 10, 10.0, 10.0, 20.0)
     assert correction.share == pytest.approx(0.5)
 
 
