@@ -108,6 +108,8 @@ CORRECTED, MAX_END, END_NOISE = 2.0, 0.25, 0.15
 If that takes at most the second number of times the run, training corrects itself: then each of so many last rounds adds noise
 of at most the third number of times the squared norm of an update.
 """
+MARGIN = 0.6
+"""The error of a link, over that with which errors would grow from round to round."""
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
 
@@ -161,6 +163,7 @@ class RoundFacts:
     `corrected` is the share of an error in the model that one round of training corrects (`SelfCorrection.share`); 0 if it may
     be chance.
     `repeats` says that versions must leave nothing out, because the nodes have asked again and again (`Repetition.pauses`).
+    `demanded` says the same for the rest of the run, because they ask fast for much that is unpublished (`Demand.is_high`).
     `largest` is the share of a change's squared norm in its largest hundredth of entries; 0 before it is measured.
     `room` is the squared error that the longest update may have, over its squared norm, before the server scales it down to the
     bound of `Clipping`: unbiased codes lengthen an update by their error.
@@ -183,6 +186,7 @@ class RoundFacts:
     late: float = 0.0
     corrected: float = 0.0
     repeats: bool = False
+    demanded: bool = False
     largest: float = 0.0
     both: bool = True
     unpublished: float = 0.0
@@ -231,7 +235,7 @@ class RoundFacts:
     @property
     def leaves_nothing_out(self) -> bool:
         """Whether the version of this round brings what earlier ones have left out, and leaves nothing out itself."""
-        return self.is_flat or self.repeats or self.is_self_correcting
+        return self.is_flat or self.repeats or self.demanded or self.is_self_correcting
 
     @property
     def is_self_correcting(self) -> bool:
@@ -282,14 +286,15 @@ class RoundFacts:
         """The squared error that an update may have, over its squared norm."""
         if not self.noise:
             return MEAN_ERROR * self.averaged * self.tolerance
-        return self._noise * self.averaged * self._uplink_share
+        return min(self._noise * self._uplink_share, self._correctable) * self.averaged
 
     @property
     def downlink_error(self) -> float:
         """The squared error that a version may have, over its squared norm."""
         if not self.noise:
             return min(VERSION_ERROR * self.averaged, MAX_VERSION_ERROR) * self.tolerance
-        return self._noise * (1 - self._uplink_share if self._both_count else 1.0) / self._step
+        error = self._noise * (1 - self._uplink_share if self._both_count else 1.0) / self._step
+        return min(error, self._correctable)
 
     @property
     def _nodes_miss_versions(self) -> bool:
@@ -300,6 +305,17 @@ class RoundFacts:
     def _both_count(self) -> bool:
         """Whether `noise` is that of updates and versions, and not of one of them."""
         return self.both and self.mean_is_step
+
+    @property
+    def _correctable(self) -> float:
+        """The error that each link may have, over the squared norm of a change, lest errors grow from round to round.
+
+        A change that corrects the share c of an error has an error itself, in proportion to its squared norm.  With an error E
+        of each link, the squared norm of what is left is multiplied by (1 - c)^2 + c^2 ((1 + E)^2 - 1), which is below 1 if E
+        is below sqrt(2 / c) - 1.  Where nodes ask fast for what is unpublished, c may be 1.
+        """
+        share = min(1.0, self.corrected or float(self.demanded))
+        return MARGIN * (math.sqrt(2 / share) - 1) if share else math.inf
 
     @property
     def _noise(self) -> float:
@@ -390,7 +406,7 @@ def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice
         _first(first): FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9),
     } | _small(facts)
     choice = _unbiased(least)
-    return replace(choice, reason=ASKED_AGAIN) if facts.repeats and not facts.is_end else choice
+    return replace(choice, reason=ASKED_AGAIN) if (facts.repeats or facts.demanded) and not facts.is_end else choice
 
 
 def eden_bits(error: float) -> float:

@@ -218,7 +218,7 @@ def test_where_training_corrects_errors_versions_leave_nothing_out_and_the_end_i
     assert choose_downlink(fast, keep_residual=True).compressor.name == "crosspolytope"
     assert fast.uplink_error == known.uplink_error
 
-    late = [replace(fast, corrected=0.1, server_round=number) for number in (380, 381, 399)]
+    late = [replace(fast, corrected=0.05, server_round=number) for number in (360, 361, 399)]
     assert [each.is_end for each in late] == [False, True, True]
     middle, end, _ = late
     assert end.uplink_error == pytest.approx(0.075 * middle.uplink_error)
@@ -230,6 +230,25 @@ def test_where_training_corrects_errors_versions_leave_nothing_out_and_the_end_i
     assert "again and again" in choose_downlink(replace(middle, repeats=True)).reason
     assert "but not those of the last ones" in choose_downlink(replace(end, repeats=True)).reason
     assert choose_downlink(replace(end, server_round=400)).compressor == fedcomp.eden(bits=4)
+
+
+def test_where_nodes_ask_fast_for_what_is_unpublished_errors_cannot_grow_from_round_to_round() -> None:
+    """Nodes that fit to the end correct a whole error at once, with an update that has an error of its own."""
+    known = replace(facts(20_000, 300, 20, 5, 200), noise=3.0, step=0.5)
+    demanded = replace(known, demanded=True)
+    assert choose_downlink(demanded, keep_residual=True).compressor.name == "eden"
+    assert "again and again" in choose_downlink(demanded).reason
+    assert demanded.downlink_error == pytest.approx(0.2485, abs=1e-4) == demanded.uplink_error / 5
+    for share in (0.02, 0.1, 0.3, 1.0):
+        each = replace(demanded, corrected=share, noise=1e6)
+        down, up = each.downlink_error, each.uplink_error / each.averaged
+        kept = (1 - share) ** 2 + share**2 * ((1 + down) * (1 + up) - 1)
+        assert kept < 1 - share / 3
+        assert replace(each, demanded=False).downlink_error == down, "a known share counts"
+    assert replace(demanded, corrected=0.02).downlink_error == known.downlink_error, (
+        "what training hardly corrects cannot grow"
+    )
+    assert replace(demanded, noise=0.1).downlink_error == replace(known, noise=0.1).downlink_error
 
 
 def test_an_update_has_no_more_noise_than_fits_within_the_bound_of_its_norm() -> None:

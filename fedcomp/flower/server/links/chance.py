@@ -4,13 +4,14 @@ import math
 
 CERTAIN = 3.0
 """A mean of this many standard errors above 0 is not chance."""
-FEWEST = 10
-"""Of fewer numbers, nothing can be told."""
 
 
 def is_surely_positive(count: int, total: float, squares: float) -> bool:
-    """Return whether the mean of `count` numbers with this sum and this sum of squares is above 0 by more than chance."""
-    if count < FEWEST:
+    """Return whether the mean of `count` numbers with this sum and this sum of squares is above 0 by more than chance.
+
+    Of very few numbers, little can be told: the caller says how many are needed.
+    """
+    if not count:
         return False
     mean = total / count
     return mean > CERTAIN * math.sqrt(max(0.0, squares / count - mean * mean) / count)

@@ -143,6 +143,7 @@ class LinkCompressors:
             self._here, self._measured.correction.error = None, []
             if downlink.name != BALANCED:
                 return
+        measured.demand.begin(server_round, self._rounds)
         facts = self._facts(publisher, len(list(grid.get_node_ids())), sampled, training)
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
@@ -178,6 +179,7 @@ class LinkCompressors:
             room=self._room,
             corrected=measured.correction.share,
             repeats=measured.repetition.pauses(self._round),
+            demanded=measured.demand.is_high,
             late=measured.lateness.share if self._round > self._rounds // 2 else 0.0,
             largest=measured.known_largest,
             shared_start=publisher.start is not None,
@@ -247,6 +249,7 @@ class LinkCompressors:
                 if self._named_repetition.times > FAR_TOO_OFTEN:
                     log(WARNING, ASKED_AGAIN, self._round, self._named_downlink)
             return
+        measured.demand.add(asked, measured.budget.unpublished)
         measured.repetition.add(asked.times, self._round)
         # A pause leaves the grid, and another origin would count other changes.
         if asked.published is not None and not measured.repetition.pause:

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from fedcomp.core import check_int, check_range
 from fedcomp.flower.server.links.chance import is_surely_positive
 
+FEWEST = 10
+"""With fewer rounds, nothing can be told."""
+
 
 @dataclass(slots=True)
 class Lateness:
@@ -39,7 +42,7 @@ class Lateness:
     def share(self) -> float:
         """The share of the unpublished change in what the rounds have in common with all changes; 0 if it may be chance."""
         both = ((self.unpublished, self.unpublished_squares), (self.whole, self.whole_squares))
-        if not all(is_surely_positive(self.rounds, *sums) for sums in both):
+        if self.rounds < FEWEST or not all(is_surely_positive(self.rounds, *sums) for sums in both):
             return 0.0
         return self.unpublished / self.whole
 

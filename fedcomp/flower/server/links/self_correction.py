@@ -8,6 +8,8 @@ from fedcomp.core import check_int, check_range
 from fedcomp.flower.server.links.chance import is_surely_positive
 from fedcomp.flower.server.links.sketch import Sketch, check_sketch
 
+FEWEST = 10
+"""With fewer rounds, nothing can be told."""
 LEAST_ERROR = 0.01
 """Beside a change with more than a hundred times the squared norm, what it does to an error cannot be told."""
 
@@ -52,7 +54,7 @@ class SelfCorrection:
     @property
     def share(self) -> float:
         """The share of an error that one round undoes; 0 if it may be chance."""
-        known = is_surely_positive(self.rounds, self.undone, self.undone_squares)
+        known = self.rounds >= FEWEST and is_surely_positive(self.rounds, self.undone, self.undone_squares)
         return self.undone / self.errors if known else 0.0
 
     def check(self) -> None:

@@ -271,6 +271,7 @@ def choice_of(strategy: CompressedStrategy, folder: Path) -> dict[str, Any]:
 def never_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the residual: nodes that go one way, whatever they are sent, ask for the same in each round."""
     monkeypatch.setattr("fedcomp.flower.server.links.repetition.TOO_OFTEN", float("inf"))
+    monkeypatch.setattr("fedcomp.flower.server.links.demand.SMALL", float("inf"))
 
 
 def heavy_tailed(*seed: int, n: int = 3_660) -> NDArray[np.float32]:
@@ -409,6 +410,26 @@ def test_what_the_nodes_ask_for_again_and_again_does_not_add_up(
     assert choice_of(strategy, tmp_path)["repetition"]["pause"] > 0
     assert choice_of(strategy, tmp_path)["lateness"]["rounds"] == 0, "a pause leaves the grid from which it counts"
     assert "because the nodes have asked again and again" in flower_log.text
+
+
+@pytest.mark.parametrize("rounds", [30, 60])
+def test_nodes_that_fit_to_the_end_get_versions_that_leave_nothing_out(rounds: int, tmp_path: Path) -> None:
+    """Each returns the optimum of its own data, as scikit-learn does: half of the accuracy was lost in a residual."""
+    goal = heavy_tailed(1)
+
+    def fit(arrays: Arrays, context: Context, number: int) -> Arrays:
+        return arrays | {"w": goal + heavy_tailed(2, int(context.node_config["partition-id"]))}
+
+    chosen = list[str]()
+    strategy = CompressedStrategy(half(), on_round=lambda _: chosen.append(strategy.compressors[1]))
+    strategy.start(RecordingGrid(training(fit), 12), FLAT, num_rounds=rounds)
+    assert choice_of(strategy, tmp_path)["demand"]["is_high"]
+    kinds = [name == "stc" for name in names(chosen)]
+    assert kinds[0]
+    assert not any(kinds[rounds // 2 + 1 :])
+    optimum = goal + np.mean([heavy_tailed(2, node) for node in range(12)], axis=0)
+    missing = strategy.arrays["w"].numpy() - optimum
+    assert float(missing @ missing) < 0.2 * float(optimum @ optimum)
 
 
 def test_where_the_nodes_undo_errors_a_run_ends_about_as_exactly_as_without_compression(tmp_path: Path) -> None:
@@ -1011,6 +1032,14 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(saved: Saved, tmp_path: Pat
         {"correction": {"rounds": 12, "undone": 3.0}},
         {"correction": {"error": [0.0]}},
         {"correction": [1]},
+        {"demand": {"quarter": 5}},
+        {"demand": {"rounds": -1}},
+        {"demand": {"asked": float("inf")}},
+        {"demand": {"asked_squares": -1.0}},
+        {"demand": {"unpublished": -1.0}},
+        {"demand": {"ratios": -1.0}},
+        {"demand": {"is_high": 1}},
+        {"demand": [1]},
         {"lateness": {"rounds": -1}},
         {"lateness": {"unpublished": float("inf")}},
         {"lateness": {"whole_squares": -1.0}},
@@ -1030,7 +1059,7 @@ def test_a_checkpoint_from_before_unequal_updates_and_lateness_were_measured_is_
     saved: Saved, tmp_path: Path
 ) -> None:
     plain = from_json(saved["plain"])
-    for name in ("inequality", "correction", "lateness", "repetition"):
+    for name in ("inequality", "correction", "demand", "lateness", "repetition"):
         del plain["choice"][name]
     write_archive(tmp_path / "older", saved | {"plain": to_json(plain)})
     strategy = CompressedStrategy(FedAvg())

@@ -9,8 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedcomp.flower.server.links.asked_for import AskedFor
-from fedcomp.flower.server.links.chance import FEWEST
-from fedcomp.flower.server.links.lateness import Lateness
+from fedcomp.flower.server.links.lateness import FEWEST, Lateness
 from fedcomp.quantized import UNIT
 from fedcomp.sync import Origin, start_replica
 from fedcomp.wire import layout_of

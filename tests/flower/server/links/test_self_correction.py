@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.flower.server.links.chance import FEWEST
-from fedcomp.flower.server.links.self_correction import SelfCorrection
+from fedcomp.flower.server.links.self_correction import FEWEST, SelfCorrection
 from fedcomp.flower.server.links.sketch import SKETCH, Sketch
 
 RNG = np.random.default_rng(0)
