@@ -407,8 +407,8 @@ class CompressedStrategy(Strategy):
         published = self.publisher.replica
         unchanged = unchanged_tensors(replies, published)
         change = (change[0], keep_unchanged(*change, unchanged, replies, published))
-        if self._links.mean_is_step:
-            self._dominant.watch(server_round, replies, change[0], unchanged, published.layout)
+        mean = change[0] if self._links.mean_is_step else None
+        self._dominant.watch(server_round, replies, mean, unchanged, published.layout)
         if not published.version:
             log_unchanged(unchanged, published.layout)
             log_unchanged_exact(change[1], published)

@@ -2,11 +2,12 @@
 
 import logging
 import re
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from flwr.app import Context
-from flwr.serverapp.strategy import FedAvg, FedAvgM
+from flwr.app import ArrayRecord, Context, Message, MetricRecord
+from flwr.serverapp.strategy import FedAvg, FedAvgM, FedMedian, Strategy
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid, to_record
@@ -23,6 +24,7 @@ def run(
     exact: tuple[str, ...] = (),
     compressor: fedcomp.Compressor | None = None,
     rounds: int = 5,
+    inner: Strategy | None = None,
 ) -> tuple[float, FOUND]:
     """Train weights towards 1 beside a count that grows by `growth`; return the squared error of the weights, and the lines."""
     start = {name: np.zeros(N, np.float32) for name in ("w", "frozen")} | {"count": np.zeros((), np.float32)}
@@ -31,7 +33,8 @@ def run(
         return arrays | {"w": arrays["w"] + (1 - arrays["w"]) / 2, "count": arrays["count"] + np.float32(growth)}
 
     log.clear()
-    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0), uplink=compressor, downlink=fedcomp.dense(), exact=exact)
+    inner = inner or FedAvg(fraction_evaluate=0)
+    strategy = CompressedStrategy(inner, uplink=compressor, downlink=fedcomp.dense(), exact=exact)
     strategy.start(LocalGrid(training(step), 2), to_record(start), num_rounds=rounds)
     warnings = [record.getMessage() for record in log.records if record.levelno == logging.WARNING]
     found = [match.groups() for each in warnings if (match := LINE.search(each)) is not None]
@@ -47,6 +50,26 @@ def test_the_log_names_a_count_once_and_what_it_advises_helps(flower_log: pytest
     advised, found = run(10_000, flower_log, exact=("count",), compressor=eden)
     assert found == []
     assert advised < 0.01 < 0.5 < error
+
+
+class Own(FedAvg):
+    """Aggregates with code of its own, as strategies do that send counts or sums."""
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return the result of `FedAvg`."""
+        return super().aggregate_train(server_round, replies)
+
+
+@pytest.mark.parametrize("inner", [Own, FedAvgM, FedMedian])
+def test_a_count_is_named_whatever_the_strategy_makes_of_the_updates(
+    inner: type[FedAvg], flower_log: pytest.LogCaptureFixture
+) -> None:
+    _, [(number, *_, names)] = run(
+        10_000, flower_log, compressor=fedcomp.eden(bits=2), inner=inner(fraction_evaluate=0)
+    )
+    assert (number, names) == ("1", "'count'")
 
 
 def test_the_noise_of_the_others_does_not_hide_a_count(flower_log: pytest.LogCaptureFixture) -> None:

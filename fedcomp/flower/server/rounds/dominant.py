@@ -30,25 +30,26 @@ class DominantTensors:
         self,
         server_round: int,
         replies: Sequence[ValidatedReply],
-        change: Vector,
+        change: Vector | None,
         unchanged: TensorFlags,
         layout: Layout,
     ) -> None:
         """Log which tensors dominate `change`, float32 (n,), if one of them was not logged; in rounds 1, 2, 4, 8 and so on.
 
-        `change` is the mean of the updates in `replies`.  Only methods that rotate spread their error evenly over all entries;
-        with updates of others, nothing is logged.  `unchanged` tensors, bool (t,), such as those of a frozen backbone, have no
+        `change` is the mean of the updates in `replies`; None if the strategy makes another step of them.  Only methods that
+        rotate spread their error evenly over all entries; with updates of others, nothing is logged.  `unchanged` tensors, bool (t,), such as those of a frozen backbone, have no
         part in it.
         """
         if server_round & (server_round - 1):
             return
-        errors = [
-            noise[1]
-            for reply in replies
-            if reply.update is not None and (noise := reply.update.expected_noise) is not None
-        ]
+        updates = [reply.update for reply in replies if reply.update is not None]
+        errors = [noise[1] for update in updates if (noise := update.expected_noise) is not None]
         if not errors:
             return
+        if change is None:
+            change = np.zeros(layout.n, np.float32)
+            for update in updates:
+                update.change.add_to(change, update.factor / len(updates))
         sizes = np.array([tensor.size for tensor, _ in layout.filled]) * ~unchanged
         with np.errstate(over="ignore"):
             squares = np.array([float(change[part] @ change[part]) for _, part in layout.filled])
