@@ -391,7 +391,7 @@ def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice
         excess = facts.unpublished / facts.may_be_unpublished if facts.unpublished else 1.0
         density = SENDS_BY_SERVER / min(facts.num_rounds, VERY_MANY_ROUNDS) * max(excess, MIN_FACTOR)
         return _stc(density, reason)
-    if facts.num_rounds < MIN_ROUNDS and (facts.versions_take_topk or keep_residual):
+    if facts.num_rounds < MIN_ROUNDS and (facts.versions_take_topk or keep_residual) and not facts.demanded:
         if last:
             return Choice(topk(1.0, "natural"), "the last version is the result of the run, and leaves nothing out")
         return Choice(topk(MAX_DENSITY, "natural"), reason)

@@ -207,6 +207,7 @@ def test_versions_leave_nothing_out_while_the_nodes_ask_again_for_what_is_unpubl
         assert replace(each, repeats=True).sampling_share == each.sampling_share > 0, "the rest of the choice stays"
     short = replace(facts(20_000, 29, 40, 5), repeats=True)
     assert choose_downlink(short, keep_residual=True).compressor.name == "topk"
+    assert choose_downlink(replace(short, demanded=True), keep_residual=True).compressor.name == "crosspolytope"
 
 
 def test_where_training_corrects_errors_versions_leave_nothing_out_and_the_end_is_exact() -> None:

@@ -6,14 +6,14 @@ from fedcomp.core import check_int, check_range
 from fedcomp.flower.server.links.asked_for import AskedFor
 from fedcomp.flower.server.links.chance import is_surely_positive
 
-QUARTERS, FEWEST = 4, 5
+QUARTERS, FEWEST = 4, 3
 """The parts of a run of which each is measured by itself, and the rounds of a part in which something can be told."""
 MOST_AT_FIRST, MOST = 15.0, 4.0
 """How many times the nodes may ask for what is unpublished, if all rounds ask at the rate of the first quarter, or a later one.
 
 At first, all that a model learns is unpublished for some rounds.
 """
-SMALL = 0.3
+SMALL = 0.12
 """What has less than this share of the squared norm of the published change hardly makes a model late."""
 
 

@@ -37,8 +37,8 @@ class DominantTensors:
         """Log which tensors dominate `change`, float32 (n,), if one of them was not logged; in rounds 1, 2, 4, 8 and so on.
 
         `change` is the mean of the updates in `replies`; None if the strategy makes another step of them.  Only methods that
-        rotate spread their error evenly over all entries; with updates of others, nothing is logged.  `unchanged` tensors, bool (t,), such as those of a frozen backbone, have no
-        part in it.
+        rotate spread their error evenly over all entries; with updates of others, nothing is logged.  `unchanged` tensors,
+        bool (t,), such as those of a frozen backbone, have no part in it.
         """
         if server_round & (server_round - 1):
             return
