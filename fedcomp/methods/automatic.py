@@ -103,13 +103,15 @@ and 0.13 to 0.83 with SGD, with momentum or without.  Where no entries stand out
 model is late.
 """
 CORRECTED, MAX_END, END_NOISE = 2.0, 0.25, 0.15
-"""After the first number of rounds over the share of an error that each corrects, a fiftieth of its squared norm is left.
+"""Training that corrects the share c of an error in each round leaves a fiftieth of its squared norm after 2 / c rounds.
 
-If that takes at most the second number of times the run, training corrects itself: then each of so many last rounds adds noise
-of at most the third number of times the squared norm of an update.
+If so many rounds are at most the second number of times the run, each of the last 2 / c rounds adds noise of at most the third
+number of times the squared norm of an update.
 """
-MARGIN = 0.6
-"""The error of a link, over that with which errors would grow from round to round."""
+MARGIN, MOST_CORRECTED = 0.6, 1.8
+"""The error of a link, over that with which errors would grow from round to round; and the largest share of an error that a
+round may correct.  With 2, it would leave as much error as there was, on the other side.
+"""
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
 
@@ -133,8 +135,8 @@ def auto() -> Parts:
       the cross-polytope or EDEN, or top-k where few nodes take part in a round.  In long runs, the cross-polytope or EDEN take
       the place of STC where a late model does harm: if the strategy makes another step of the mean, unless few nodes take part;
       if no entries of a change stand out, as with Adam on the nodes; for some rounds if the nodes have asked again and again
-      for what is not published; and at the end if training soon corrects errors, as in a regression.  Then the last updates
-      and versions are also more exact.
+      for what is not published, and for the rest of the run if they ask fast for much of it, as nodes do that fit to the end;
+      and where training soon corrects errors, as in a regression.  Then the last updates and versions are also more exact.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -161,7 +163,7 @@ class RoundFacts:
     `late` is the share of the unpublished change in what the changes of the second quarter of the rounds have in common with
     all changes before them (`Lateness.share`); 0 before the second half.
     `corrected` is the share of an error in the model that one round of training corrects (`SelfCorrection.share`); 0 if it may
-    be chance.
+    be chance.  `is_guess` says that the end of the run is unknown, and `num_rounds` a guess.
     `repeats` says that versions must leave nothing out, because the nodes have asked again and again (`Repetition.pauses`).
     `demanded` says the same for the rest of the run, because they ask fast for much that is unpublished (`Demand.is_high`).
     `largest` is the share of a change's squared norm in its largest hundredth of entries; 0 before it is measured.
@@ -185,6 +187,7 @@ class RoundFacts:
     room: float = math.inf
     late: float = 0.0
     corrected: float = 0.0
+    is_guess: bool = False
     repeats: bool = False
     demanded: bool = False
     largest: float = 0.0
@@ -245,7 +248,8 @@ class RoundFacts:
     @property
     def is_end(self) -> bool:
         """Whether it is too late for training to correct the errors of this round, but not those of earlier ones."""
-        return self.is_self_correcting and (self.num_rounds - self.server_round) * self.corrected < CORRECTED
+        late = (self.num_rounds - self.server_round) * self.corrected < CORRECTED
+        return self.is_self_correcting and late and not self.is_guess
 
     @property
     def versions_take_topk(self) -> bool:
@@ -285,14 +289,15 @@ class RoundFacts:
     def uplink_error(self) -> float:
         """The squared error that an update may have, over its squared norm."""
         if not self.noise:
-            return MEAN_ERROR * self.averaged * self.tolerance
+            return min(MEAN_ERROR * self.tolerance, self._correctable) * self.averaged
         return min(self._noise * self._uplink_share, self._correctable) * self.averaged
 
     @property
     def downlink_error(self) -> float:
         """The squared error that a version may have, over its squared norm."""
         if not self.noise:
-            return min(VERSION_ERROR * self.averaged, MAX_VERSION_ERROR) * self.tolerance
+            most = min(VERSION_ERROR * self.averaged, MAX_VERSION_ERROR) * self.tolerance
+            return min(most, self._correctable, END_NOISE if self.is_end else math.inf)
         error = self._noise * (1 - self._uplink_share if self._both_count else 1.0) / self._step
         return min(error, self._correctable)
 
@@ -308,13 +313,14 @@ class RoundFacts:
 
     @property
     def _correctable(self) -> float:
-        """The error that each link may have, over the squared norm of a change, lest errors grow from round to round.
+        """The error that each link may have, lest errors grow from round to round.
 
-        A change that corrects the share c of an error has an error itself, in proportion to its squared norm.  With an error E
-        of each link, the squared norm of what is left is multiplied by (1 - c)^2 + c^2 ((1 + E)^2 - 1), which is below 1 if E
-        is below sqrt(2 / c) - 1.  Where nodes ask fast for what is unpublished, c may be 1.
+        It is over the squared norm of a version, and for the mean of the updates over that of an update.  A change that
+        corrects the share c of an error has an error itself, in proportion to its squared norm.  With an error E of each link,
+        the squared norm of what is left is multiplied by (1 - c)^2 + c^2 ((1 + E)^2 - 1), which is below 1 if E is below
+        sqrt(2 / c) - 1.  Where nodes ask fast or again and again for what is unpublished, c may be 1.
         """
-        share = min(1.0, self.corrected or float(self.demanded))
+        share = min(MOST_CORRECTED, self.corrected or float(self.demanded or self.repeats))
         return MARGIN * (math.sqrt(2 / share) - 1) if share else math.inf
 
     @property
@@ -391,7 +397,11 @@ def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice
         excess = facts.unpublished / facts.may_be_unpublished if facts.unpublished else 1.0
         density = SENDS_BY_SERVER / min(facts.num_rounds, VERY_MANY_ROUNDS) * max(excess, MIN_FACTOR)
         return _stc(density, reason)
-    if facts.num_rounds < MIN_ROUNDS and (facts.versions_take_topk or keep_residual) and not facts.demanded:
+    if (
+        facts.num_rounds < MIN_ROUNDS
+        and (facts.versions_take_topk or keep_residual)
+        and not (facts.demanded or facts.is_self_correcting)
+    ):
         if last:
             return Choice(topk(1.0, "natural"), "the last version is the result of the run, and leaves nothing out")
         return Choice(topk(MAX_DENSITY, "natural"), reason)
@@ -443,7 +453,7 @@ def _tiny(n: int) -> Choice | None:
 
 
 def _mean(facts: RoundFacts) -> str:
-    if facts.is_end and facts.noise:
+    if facts.is_end:
         return CORRECTS
     if facts.noise:
         return "this much noise is small beside the distance that the model has moved"
@@ -453,7 +463,7 @@ def _mean(facts: RoundFacts) -> str:
 
 
 def _version(facts: RoundFacts) -> str:
-    if facts.is_end and facts.noise:
+    if facts.is_end:
         return CORRECTS
     if facts.noise:
         return "this much noise is small beside the distance that the model has moved"

@@ -207,7 +207,7 @@ def test_versions_leave_nothing_out_while_the_nodes_ask_again_for_what_is_unpubl
         assert replace(each, repeats=True).sampling_share == each.sampling_share > 0, "the rest of the choice stays"
     short = replace(facts(20_000, 29, 40, 5), repeats=True)
     assert choose_downlink(short, keep_residual=True).compressor.name == "topk"
-    assert choose_downlink(replace(short, demanded=True), keep_residual=True).compressor.name == "crosspolytope"
+    assert choose_downlink(replace(short, demanded=True), keep_residual=True).compressor.name == "eden"
 
 
 def test_where_training_corrects_errors_versions_leave_nothing_out_and_the_end_is_exact() -> None:
@@ -240,16 +240,35 @@ def test_where_nodes_ask_fast_for_what_is_unpublished_errors_cannot_grow_from_ro
     assert choose_downlink(demanded, keep_residual=True).compressor.name == "eden"
     assert "again and again" in choose_downlink(demanded).reason
     assert demanded.downlink_error == pytest.approx(0.2485, abs=1e-4) == demanded.uplink_error / 5
-    for share in (0.02, 0.1, 0.3, 1.0):
+    for share in (0.02, 0.1, 0.3, 1.0, 1.2, 1.5, 1.8):
         each = replace(demanded, corrected=share, noise=1e6)
         down, up = each.downlink_error, each.uplink_error / each.averaged
         kept = (1 - share) ** 2 + share**2 * ((1 + down) * (1 + up) - 1)
-        assert kept < 1 - share / 3
+        assert kept < 1 - min(share, 2 - share) / 3
         assert replace(each, demanded=False).downlink_error == down, "a known share counts"
     assert replace(demanded, corrected=0.02).downlink_error == known.downlink_error, (
         "what training hardly corrects cannot grow"
     )
     assert replace(demanded, noise=0.1).downlink_error == replace(known, noise=0.1).downlink_error
+    paused = replace(known, repeats=True)
+    assert (paused.downlink_error, paused.uplink_error) == (demanded.downlink_error, demanded.uplink_error)
+
+
+def test_where_noise_is_not_measured_errors_cannot_grow_either() -> None:
+    """As beside a named uplink that does not say how exact it is."""
+    for num_rounds in (15, 300):
+        known = replace(facts(20_000, num_rounds, 20, 20, num_rounds - 1), corrected=0.9)
+        assert known.downlink_error == 0.15
+        assert replace(known, is_guess=True).downlink_error == pytest.approx(0.2944, abs=1e-4)
+        assert known.uplink_error < 0.2944 * 20
+        assert choose_downlink(known, keep_residual=True).compressor.name == "eden"
+
+
+def test_no_round_is_one_of_the_last_where_the_end_is_unknown() -> None:
+    known = replace(facts(20_000, 450, 20, 5, 350), noise=2.0, step=0.5, corrected=0.0195)
+    assert known.is_end
+    assert not replace(known, is_guess=True).is_end
+    assert replace(known, is_guess=True).is_self_correcting
 
 
 def test_an_update_has_no_more_noise_than_fits_within_the_bound_of_its_norm() -> None:

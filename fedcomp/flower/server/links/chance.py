@@ -9,9 +9,7 @@ CERTAIN = 3.0
 def is_surely_positive(count: int, total: float, squares: float) -> bool:
     """Return whether the mean of `count` numbers with this sum and this sum of squares is above 0 by more than chance.
 
-    Of very few numbers, little can be told: the caller says how many are needed.
+    There is one number at least; of a few, little can be told.
     """
-    if not count:
-        return False
     mean = total / count
     return mean > CERTAIN * math.sqrt(max(0.0, squares / count - mean * mean) / count)

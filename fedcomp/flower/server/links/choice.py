@@ -178,6 +178,7 @@ class LinkCompressors:
             mean_is_step=self.mean_is_step,
             room=self._room,
             corrected=measured.correction.share,
+            is_guess=not self.num_rounds,
             repeats=measured.repetition.pauses(self._round),
             demanded=measured.demand.is_high,
             late=measured.lateness.share if self._round > self._rounds // 2 else 0.0,

@@ -26,49 +26,56 @@ class Demand:
 
     Attributes:
         quarter: The quarter of the rounds that is measured, from 0.
-        rounds: The number of its rounds so far that had an unpublished change.
+        rounds: The number of its rounds so far before which something was unpublished.
         asked: The sum of the scalar products of a round's change with what was unpublished before it.
-        asked_squares: The sum of the squares of these.
         unpublished: The sum of the squared norms of what was unpublished.
-        ratios: The sum of these over those of the published change, by shape (`Sketcher.ratio`).
+        shares: The sum over the rounds of the former over the latter.
+        share_squares: The sum of the squares of these shares.
+        ratios: The sum of what was unpublished over what was published, as squared norms by shape (`Sketcher.ratio`).
         is_high: Whether the rate was too high in a quarter that is over: then it stays so.
     """
 
     quarter: int = 0
     rounds: int = 0
     asked: float = 0.0
-    asked_squares: float = 0.0
     unpublished: float = 0.0
+    shares: float = 0.0
+    share_squares: float = 0.0
     ratios: float = 0.0
     is_high: bool = False
 
     def begin(self, server_round: int, num_rounds: int) -> None:
-        """Judge the quarter before, if a new one begins with this round."""
-        quarter = QUARTERS * (server_round - 1) // num_rounds
+        """Judge the quarter before, for a run of `num_rounds` rounds, if a new one begins with this round."""
+        quarter = min(QUARTERS, QUARTERS * (server_round - 1) // num_rounds)
         if quarter == self.quarter:
             return
         most = MOST if self.quarter else MOST_AT_FIRST
-        known = self.rounds >= FEWEST and is_surely_positive(self.rounds, self.asked, self.asked_squares)
+        # The shares tell what is chance: where errors grow, the last rounds alone make up the other sums.
+        known = self.rounds >= FEWEST and is_surely_positive(self.rounds, self.shares, self.share_squares)
         is_large = self.ratios >= SMALL * self.rounds
         self.is_high |= known and is_large and self.asked * num_rounds > most * self.unpublished
         self.quarter, self.rounds = quarter, 0
-        self.asked = self.asked_squares = self.unpublished = self.ratios = 0.0
+        self.asked = self.unpublished = self.shares = self.share_squares = self.ratios = 0.0
 
     def add(self, asked: AskedFor, ratio: float) -> None:
         """Count a round that has asked for this, with the `ratio` of what was unpublished to what was published."""
+        if not asked.unpublished_norm:
+            return
+        share = asked.unpublished / asked.unpublished_norm
         self.rounds += 1
         self.asked += asked.unpublished
-        self.asked_squares += asked.unpublished * asked.unpublished
         self.unpublished += asked.unpublished_norm
+        self.shares += share
+        self.share_squares += share * share
         self.ratios += ratio
 
     def check(self) -> None:
         """Raise `ValueError` or `TypeError` for values that `add` does not leave."""
         check_int("quarter", self.quarter, 0, QUARTERS)
         check_int("rounds", self.rounds, 0, 2**63 - 1)
-        check_range("asked", self.asked)
-        check_range("asked_squares", self.asked_squares, least=0)
-        check_range("unpublished", self.unpublished, least=0)
-        check_range("ratios", self.ratios, least=0)
+        for name in ("asked", "shares"):
+            check_range(name, getattr(self, name))
+        for name in ("unpublished", "share_squares", "ratios"):
+            check_range(name, getattr(self, name), least=0)
         if not isinstance(self.is_high, bool):
             raise TypeError(f"is_high is {self.is_high!r}; it is True or False")

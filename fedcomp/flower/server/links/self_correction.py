@@ -24,8 +24,8 @@ class SelfCorrection:
     Attributes:
         error: The sketch of the error of the newest version; empty if there is none.
         rounds: The number of rounds.
-        undone: The sum over the rounds of the scalar product of a round's change with what would undo the error of the version
-            before it, over the squared norm of the change.
+        undone: The sum over the rounds of minus the scalar product of a round's change and the error before it, over the
+            squared norm of the change.
         undone_squares: The sum of the squares of these numbers.
         errors: The sum of the squared norms of the errors over those of the changes.
     """

@@ -24,7 +24,7 @@ def test_by_hand() -> None:
     demand = Demand()
     for _ in range(3):
         demand.add(HALF, 0.5)
-    assert demand == Demand(0, 3, 15.0, 75.0, 30.0, 1.5)
+    assert demand == Demand(0, 3, 15.0, 30.0, 1.5, 0.75, 1.5)
 
 
 @pytest.mark.parametrize(("quarter", "most"), [(0, MOST_AT_FIRST), (1, MOST), (2, MOST), (3, MOST)])
@@ -75,3 +75,25 @@ def test_where_little_is_unpublished_no_model_is_late(ratio: float) -> None:
     demand = measured(0.5, 20, ratio=ratio)
     demand.begin(51, 100)
     assert demand.is_high == (ratio > 0.12)
+
+
+def test_errors_that_grow_from_round_to_round_are_no_chance() -> None:
+    """The last rounds alone make up the sums then."""
+    demand = Demand(1)
+    for number in range(20):
+        demand.add(AskedFor(1.0, 0.5 * 10.0**number, 10.0**number), 1.0)
+    demand.begin(51, 100)
+    assert demand.is_high
+
+
+def test_a_round_before_which_nothing_was_unpublished_does_not_count() -> None:
+    demand = Demand()
+    demand.add(AskedFor(1.0, 0.0, 0.0), 0.0)
+    assert demand == Demand()
+
+
+def test_a_round_beyond_the_last_one_is_in_no_further_quarter() -> None:
+    """Its checkpoint must be readable."""
+    demand = Demand()
+    demand.begin(1000, 100)
+    demand.check()
