@@ -37,7 +37,7 @@ from fedcomp.flower import (
 from fedcomp.flower.server.links.choice import LinkCompressors
 from fedcomp.flower.server.links.measurements import winsorized_mean
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
-from fedcomp.methods import RoundFacts, choose_uplink
+from fedcomp.methods import Choice, RoundFacts, choose_uplink
 from fedcomp.methods.automatic import LATE, UNPUBLISHED_OF_ALL
 from fedcomp.sync import Publisher
 from fedcomp.wire import parse_server_message
@@ -192,7 +192,16 @@ def test_no_strategy_gets_sparse_updates(inner: type[FedAvg]) -> None:
     assert "stc" not in names(grid.per_round)
 
 
-def test_a_loop_without_start_is_told_that_no_version_is_the_last(flower_log: pytest.LogCaptureFixture) -> None:
+def test_a_loop_without_start_is_told_that_no_version_is_the_last(
+    tmp_path: Path, flower_log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guesses = list[bool]()
+
+    def choose(facts: RoundFacts, *, keep_residual: bool) -> Choice:
+        guesses.append(facts.is_guess)
+        return choose_uplink(facts, keep_residual=keep_residual)
+
+    monkeypatch.setattr("fedcomp.flower.server.links.choice.choose_uplink", choose)
     strategies = [
         CompressedStrategy(half()),
         CompressedStrategy(half(), uplink=fedcomp.dense(), downlink=fedcomp.dense()),
@@ -205,9 +214,11 @@ def test_a_loop_without_start_is_told_that_no_version_is_the_last(flower_log: py
             assert aggregated is not None
             arrays = aggregated
     assert flower_log.text.count("the number of rounds is unknown, because start() was not called") == 1
+    assert choice_of(strategies[0], tmp_path)["demand"]["quarter"] == 0
     flower_log.clear()
     run(2)
     assert "unknown" not in flower_log.text
+    assert guesses == [True, True, False, False]
 
 
 def test_a_tiny_model_travels_dense() -> None:
