@@ -250,6 +250,9 @@ def test_where_nodes_ask_fast_for_what_is_unpublished_errors_cannot_grow_from_ro
         "what training hardly corrects cannot grow"
     )
     assert replace(demanded, noise=0.1).downlink_error == replace(known, noise=0.1).downlink_error
+    assert replace(demanded, corrected=2.5).downlink_error > 0, (
+        "such a measurement is beyond what any training corrects"
+    )
     paused = replace(known, repeats=True)
     assert (paused.downlink_error, paused.uplink_error) == (demanded.downlink_error, demanded.uplink_error)
 
@@ -260,7 +263,7 @@ def test_where_noise_is_not_measured_errors_cannot_grow_either() -> None:
         known = replace(facts(20_000, num_rounds, 20, 20, num_rounds - 1), corrected=0.9)
         assert known.downlink_error == 0.15
         assert replace(known, is_guess=True).downlink_error == pytest.approx(0.2944, abs=1e-4)
-        assert known.uplink_error < 0.2944 * 20
+        assert replace(known, corrected=1.8).uplink_error == pytest.approx(0.0325 * 20, abs=1e-3)
         assert choose_downlink(known, keep_residual=True).compressor.name == "eden"
 
 

@@ -72,9 +72,13 @@ def test_a_count_is_named_whatever_the_strategy_makes_of_the_updates(
     assert (number, names) == ("1", "'count'")
 
 
-def test_the_noise_of_the_others_does_not_hide_a_count(flower_log: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("inner", [FedAvg, Own])
+def test_the_noise_of_the_others_does_not_hide_a_count(
+    inner: type[FedAvg], flower_log: pytest.LogCaptureFixture
+) -> None:
     """Below one bit an entry, the decoded update has more noise than anything else."""
-    _, [(number, *_)] = run(10_000, flower_log, compressor=fedcomp.crosspolytope(bits=0.2), rounds=4)
+    compressor, strategy = fedcomp.crosspolytope(bits=0.2), inner(fraction_evaluate=0)
+    _, [(number, *_)] = run(10_000, flower_log, compressor=compressor, rounds=4, inner=strategy)
     assert number in ("1", "2")
 
 

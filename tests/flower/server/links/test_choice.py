@@ -463,6 +463,7 @@ def test_a_restarted_server_knows_what_the_nodes_have_asked_for(tmp_path: Path) 
         first.start(grid, FLAT, num_rounds=60, evaluate_fn=stop_after(45))
     second = CompressedStrategy(half(), on_round=lambda _: chosen.append(second.compressors[1]))
     second.load(path)
+    assert choice_of(second, tmp_path)["demand"]["is_high"]
     second.start(grid, second.arrays, num_rounds=60 - second.round)
     assert len(chosen) > 10
     assert "stc" not in names(chosen)

@@ -86,6 +86,15 @@ def test_errors_that_grow_from_round_to_round_are_no_chance() -> None:
     assert demand.is_high
 
 
+def test_one_round_in_which_much_is_unpublished_tells_nothing() -> None:
+    demand = Demand(1)
+    demand.add(AskedFor(1.0, 0.5e6, 1e6), 1.0)
+    for number in range(20):
+        demand.add(AskedFor(1.0, 0.5 * (-1) ** number, 1.0), 1.0)
+    demand.begin(51, 100)
+    assert not demand.is_high
+
+
 def test_a_round_before_which_nothing_was_unpublished_does_not_count() -> None:
     demand = Demand()
     demand.add(AskedFor(1.0, 0.0, 0.0), 0.0)
