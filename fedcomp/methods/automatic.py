@@ -453,7 +453,7 @@ def _tiny(n: int) -> Choice | None:
 
 
 def _mean(facts: RoundFacts) -> str:
-    if facts.is_end:
+    if facts.noise and facts.is_end:
         return CORRECTS
     if facts.noise:
         return "this much noise is small beside the distance that the model has moved"

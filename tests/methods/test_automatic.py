@@ -265,6 +265,10 @@ def test_where_noise_is_not_measured_errors_cannot_grow_either() -> None:
         assert replace(known, is_guess=True).downlink_error == pytest.approx(0.2944, abs=1e-4)
         assert replace(known, corrected=1.8).uplink_error == pytest.approx(0.0325 * 20, abs=1e-3)
         assert choose_downlink(known, keep_residual=True).compressor.name == "eden"
+        assert "last ones" in choose_downlink(known, keep_residual=True).reason
+        assert "last ones" not in choose_uplink(known).reason, (
+            "the end changes nothing where the noise of updates is unknown"
+        )
 
 
 def test_no_round_is_one_of_the_last_where_the_end_is_unknown() -> None:

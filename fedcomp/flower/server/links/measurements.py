@@ -128,15 +128,9 @@ class Measurements:
         try:
             measured = cls(
                 **{
-                    name: type(fresh)(state.get(name, fresh))
+                    name: type(fresh)(**state.get(name, {})) if name in NESTED else type(fresh)(state.get(name, fresh))
                     for name, fresh in _shallow(cls()).items()
-                    if name not in NESTED
-                },
-                budget=NoiseBudget(**state.get("budget", {})),
-                correction=SelfCorrection(**state.get("correction", {})),
-                demand=Demand(**state.get("demand", {})),
-                lateness=Lateness(**state.get("lateness", {})),
-                repetition=Repetition(**state.get("repetition", {})),
+                }
             )
             measured.check()
         except (AttributeError, TypeError, ValueError) as error:
