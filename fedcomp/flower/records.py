@@ -159,9 +159,10 @@ def round_model(
     BatchNorm statistics, and tensors that `exact` names as in `CompressedStrategy`, stay as they are.  The training starts from
     these numbers; later versions have all 32 bits.
 
-    Raises `ValueError` for other bits, and for tensors that cannot be sent.
+    Raises `ValueError` for other bits, for a model that `to_record` refuses, and for tensors that cannot be sent.
     """
-    return to_record(rounded(to_arrays(model) if isinstance(model, ArrayRecord) else model, bits, exact))
+    record = model if isinstance(model, ArrayRecord) else to_record(model)
+    return to_record(rounded(to_arrays(record), bits, exact))
 
 
 def model_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:

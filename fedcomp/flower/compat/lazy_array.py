@@ -113,7 +113,7 @@ def to_record(arrays: Mapping[str, Any]) -> ArrayRecord:
     The copy of a tensor stays on its device, so that a `CompressionMod` compresses it there.  Tensors of bfloat16, which
     Flower's ``ArrayRecord(...)`` refuses, can be in it, and ``to_torch_state_dict`` returns them.
 
-    Raises `ValueError` for anything but arrays by name, and for an array of objects.
+    Raises `ValueError` for anything but arrays by name, and for an array of objects or texts.
     """
     if not hasattr(arrays, "items"):
         remedy = ": its .state_dict()" if hasattr(arrays, "state_dict") else ""
@@ -125,8 +125,9 @@ def _copy(name: str, array: Any) -> Any:
     if hasattr(array, "detach") and array.device.type != "cpu":
         return array.detach().clone()
     copied: NDArray[Any] = np.array(to_numpy(array))
-    if copied.dtype.hasobject:
-        what = f"of type {type(array).__name__}, which holds objects" if array is not None else "None"
+    if copied.dtype.hasobject or copied.dtype.kind in "SU":
+        holds = "objects" if copied.dtype.hasobject else "texts"
+        what = f"of type {type(array).__name__}, which holds {holds}" if array is not None else "None"
         raise ValueError(f"{name!r} is {what}; a numpy array or a torch tensor of numbers is needed")
     return copied
 
@@ -171,6 +172,8 @@ class TorchRecord(ArrayRecord):
 def to_torch(record: ArrayRecord) -> "OrderedDict[str, Tensor]":
     """Return any record as a state dict of torch; those with bfloat16 too, which Flower's ``to_torch_state_dict`` refuses.
 
+    Raises `ValueError` for what is no `ArrayRecord`.
+
     Examples:
         >>> import torch
         >>> from fedcomp.flower import to_record, to_torch
@@ -178,6 +181,8 @@ def to_torch(record: ArrayRecord) -> "OrderedDict[str, Tensor]":
         tensor([ 0.5000, -1.0000], dtype=torch.bfloat16)
 
     """
+    if not isinstance(record, ArrayRecord):
+        raise ValueError(f"{type(record).__name__} is no ArrayRecord; to_record makes one of arrays by their names")
     words = {name for name, array in record.items() if _is_bfloat16(array)}
     numbers = {
         name: LazyArray(bfloat16_to_float32(array.numpy())) if name in words else array

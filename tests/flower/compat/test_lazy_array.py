@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, RecordDict
 
-from fedcomp.flower import to_record
+from fedcomp.flower import round_model, to_record, to_torch
 from fedcomp.flower.compat import JoinedArray, LazyArray, record_from_objects, record_to_bytes, record_to_objects
 from fedcomp.flower.records import are_equal, dense_size, to_arrays
 
@@ -171,8 +171,16 @@ class Linear:
         ([VALUES], "a list is no mapping; arrays by their names are needed"),
         ({"a": VALUES, "b": None}, "'b' is None; a numpy array or a torch tensor of numbers is needed"),
         ({"a": [{}]}, "'a' is of type list, which holds objects; a numpy array or a torch tensor of numbers is needed"),
+        ({"a": ["x"]}, "'a' is of type list, which holds texts; a numpy array or a torch tensor of numbers is needed"),
     ],
 )
-def test_what_is_no_arrays_by_name_is_one_sentence(arrays: Any, sentence: str) -> None:
+@pytest.mark.parametrize("make", [to_record, round_model])
+def test_what_is_no_arrays_by_name_is_one_sentence(make: Callable[[Any], object], arrays: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        to_record(arrays)
+        make(arrays)
+
+
+@pytest.mark.parametrize("record", [{}, RecordDict(), Linear()])
+def test_only_an_array_record_becomes_tensors(record: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{type(record).__name__} is no ArrayRecord"):
+        to_torch(record)
