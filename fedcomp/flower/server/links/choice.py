@@ -18,7 +18,7 @@ from fedcomp.flower.server.links.asked_for import RESIDUAL, AskedFor
 from fedcomp.flower.server.links.balance_log import BalanceLog
 from fedcomp.flower.server.links.largest import largest_share
 from fedcomp.flower.server.links.measurements import Measurements
-from fedcomp.flower.server.links.repetition import FAR_TOO_OFTEN, Repetition
+from fedcomp.flower.server.links.named_downlink import NamedDownlink
 from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.flower.server.links.sketch import Sketch, Sketcher
 from fedcomp.flower.server.rounds.aggregation import weights_of
@@ -95,7 +95,7 @@ class LinkCompressors:
         self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
         self._log = BalanceLog()
         self._reached: set[int] = set()
-        self._named_repetition = Repetition()
+        self._named = NamedDownlink()
         self._asked: AskedFor | None = None
         self._from_published = starts_from_published(inner)
         self._here: Sketch | None = None
@@ -245,10 +245,8 @@ class LinkCompressors:
         """Count what a round has asked for; warn once if a downlink that the user named leaves out too much of it."""
         measured = self._measured
         if not self._chosen:
-            if self._named_repetition.times <= FAR_TOO_OFTEN:
-                self._named_repetition.measure(asked.times)
-                if self._named_repetition.times > FAR_TOO_OFTEN:
-                    log(WARNING, ASKED_AGAIN, self._round, self._named_downlink)
+            if self._named.add(asked):
+                log(WARNING, ASKED_AGAIN, self._round, self._named_downlink)
             return
         measured.demand.add(asked, measured.budget.unpublished)
         measured.repetition.add(asked.times, self._round)

@@ -455,6 +455,46 @@ def test_nodes_that_fit_to_the_end_get_versions_that_leave_nothing_out(
     assert float(missing @ missing) < 0.2 * float(optimum @ optimum)
 
 
+def with_duals(goal: NDArray[np.float32]) -> ClientApp:
+    """Return an app of consensus ADMM, with the penalty 0.3: a node replies with its weights plus its dual variables."""
+    kept: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
+
+    def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+        node = int(context.node_config["partition-id"])
+        weights, duals = kept.get(node, (arrays["w"], np.zeros_like(goal)))
+        for _ in range(20):
+            gradient = weights - goal - heavy_tailed(2, node)
+            weights = weights - np.float32(0.05) * (gradient + np.float32(0.3) * (weights - arrays["w"] + duals))
+        duals = duals + weights - arrays["w"]
+        kept[node] = weights, duals
+        return arrays | {"w": weights + duals}
+
+    return training(step)
+
+
+def test_dual_variables_on_the_nodes_do_not_make_errors_grow(tmp_path: Path) -> None:
+    """Before, they had grown a thousandfold at the end of the first quarter."""
+    goal, missing = heavy_tailed(1), list[float]()
+
+    def measure(number: int, arrays: ArrayRecord) -> None:
+        missing.append(float(np.square(arrays["w"].numpy() - goal).sum()))
+        stop_after(30)(number, arrays)
+
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    with pytest.raises(Stopped):
+        strategy.start(RecordingGrid(with_duals(goal), 12), FLAT, num_rounds=120, evaluate_fn=measure)
+    assert choice_of(strategy, tmp_path)["demand"]["is_high"]
+    assert missing[-1] < missing[0]
+
+
+def test_the_log_warns_of_a_named_downlink_with_which_errors_grow(flower_log: pytest.LogCaptureFixture) -> None:
+    strategy = CompressedStrategy(
+        FedAvg(fraction_evaluate=0.0), uplink=fedcomp.dense(), downlink=fedcomp.stc(density=0.04)
+    )
+    strategy.start(RecordingGrid(with_duals(heavy_tailed(1)), 12), FLAT, num_rounds=40)
+    assert flower_log.text.count("ask again and again for what the downlink, stc(density=0.04), leaves out") == 1
+
+
 def test_a_restarted_server_knows_what_the_nodes_have_asked_for(tmp_path: Path) -> None:
     client_app, _ = fitting(heavy_tailed(1))
     path, grid, chosen = tmp_path / "state", RecordingGrid(client_app, 12), list[str]()
