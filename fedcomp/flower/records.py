@@ -149,9 +149,7 @@ def held_values(record: Mapping[str, Array]) -> dict[str, Any]:
     return {name: _held(array) for name, array in record.items()}
 
 
-def round_model(
-    model: ArrayRecord | Mapping[str, NDArray[Any]], bits: int = 8, *, exact: Iterable[str] = ()
-) -> ArrayRecord:
+def round_model(model: ArrayRecord | Mapping[str, Any], bits: int = 8, *, exact: Iterable[str] = ()) -> ArrayRecord:
     """Return a first model that takes at most about `bits` bits an entry when it is sent, 2 to 16, in place of 32.
 
     The entries of each floating tensor become whole multiples of one power of two, at most 2^(bits - 1) - 1 of them either way,

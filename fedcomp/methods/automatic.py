@@ -165,7 +165,8 @@ class RoundFacts:
     `corrected` is the share of an error in the model that one round of training corrects (`SelfCorrection.share`); 0 if it may
     be chance.  `is_guess` says that the end of the run is unknown, and `num_rounds` a guess.
     `repeats` says that versions must leave nothing out, because the nodes have asked again and again (`Repetition.pauses`).
-    `demanded` says the same for the rest of the run, because they ask fast for much that is unpublished (`Demand.is_high`).
+    `demanded` says the same for the rest of the run, because they ask fast for much that is unpublished (`Demand.is_high`), or
+    with growing force (`Growth.is_found`).
     `largest` is the share of a change's squared norm in its largest hundredth of entries; 0 before it is measured.
     `room` is the squared error that the longest update may have, over its squared norm, before the server scales it down to the
     bound of `Clipping`: unbiased codes lengthen an update by their error.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, RecordDict
 from flwr.common.constant import SType
 from numpy.typing import NDArray
 
@@ -113,8 +113,10 @@ def to_record(arrays: Mapping[str, Any]) -> ArrayRecord:
     The copy of a tensor stays on its device, so that a `CompressionMod` compresses it there.  Tensors of bfloat16, which
     Flower's ``ArrayRecord(...)`` refuses, can be in it, and ``to_torch_state_dict`` returns them.
 
-    Raises `ValueError` for anything but arrays by name, and for an array of objects or texts.
+    Raises `ValueError` for anything but arrays of numbers by name.
     """
+    if isinstance(arrays, RecordDict):
+        raise ValueError("a RecordDict holds records; one of them is needed, or arrays by their names")
     if not hasattr(arrays, "items"):
         remedy = ": its .state_dict()" if hasattr(arrays, "state_dict") else ""
         raise ValueError(f"a {type(arrays).__name__} is no mapping; arrays by their names are needed{remedy}")
@@ -125,8 +127,8 @@ def _copy(name: str, array: Any) -> Any:
     if hasattr(array, "detach") and array.device.type != "cpu":
         return array.detach().clone()
     copied: NDArray[Any] = np.array(to_numpy(array))
-    if copied.dtype.hasobject or copied.dtype.kind in "SU":
-        holds = "objects" if copied.dtype.hasobject else "texts"
+    if copied.dtype.hasobject or copied.dtype.kind in "MmSU":
+        holds = "objects" if copied.dtype.hasobject else "no numbers"
         what = f"of type {type(array).__name__}, which holds {holds}" if array is not None else "None"
         raise ValueError(f"{name!r} is {what}; a numpy array or a torch tensor of numbers is needed")
     return copied
@@ -182,7 +184,10 @@ def to_torch(record: ArrayRecord) -> "OrderedDict[str, Tensor]":
 
     """
     if not isinstance(record, ArrayRecord):
-        raise ValueError(f"{type(record).__name__} is no ArrayRecord; to_record makes one of arrays by their names")
+        remedy = (
+            "take one out of it" if isinstance(record, RecordDict) else "to_record makes one of arrays by their names"
+        )
+        raise ValueError(f"{type(record).__name__} is no ArrayRecord; {remedy}")
     words = {name for name, array in record.items() if _is_bfloat16(array)}
     numbers = {
         name: LazyArray(bfloat16_to_float32(array.numpy())) if name in words else array

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 from typing import Any
 
@@ -16,9 +16,10 @@ from fedcomp.flower.compat import log
 from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.links.asked_for import RESIDUAL, AskedFor
 from fedcomp.flower.server.links.balance_log import BalanceLog
+from fedcomp.flower.server.links.growth import Growth
 from fedcomp.flower.server.links.largest import largest_share
 from fedcomp.flower.server.links.measurements import Measurements
-from fedcomp.flower.server.links.named_downlink import NamedDownlink
+from fedcomp.flower.server.links.repetition import FAR_TOO_OFTEN, Repetition
 from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.flower.server.links.sketch import Sketch, Sketcher
 from fedcomp.flower.server.rounds.aggregation import weights_of
@@ -67,6 +68,25 @@ Without rounds, over the versions in which as many nodes answer as in five round
 """
 
 
+@dataclass(slots=True)
+class _Named:
+    """What the nodes ask for of what a named downlink leaves out, since this server began to use it."""
+
+    repetition: Repetition = field(default_factory=Repetition)
+    growth: Growth = field(default_factory=Growth)
+
+    @property
+    def is_harmful(self) -> bool:
+        """Whether training may go wrong with it."""
+        return self.growth.is_found or self.repetition.times > FAR_TOO_OFTEN
+
+    def add(self, asked: AskedFor) -> bool:
+        """Count a round, and return `is_harmful`."""
+        self.repetition.measure(asked.times)
+        self.growth.add(asked)
+        return self.is_harmful
+
+
 class LinkCompressors:
     """The compressors of the current round, `uplink` and `downlink`; `num_rounds` is the last round, 0 if it is unknown.
 
@@ -95,7 +115,7 @@ class LinkCompressors:
         self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
         self._log = BalanceLog()
         self._reached: set[int] = set()
-        self._named = NamedDownlink()
+        self._named = _Named()
         self._asked: AskedFor | None = None
         self._from_published = starts_from_published(inner)
         self._here: Sketch | None = None
@@ -135,7 +155,8 @@ class LinkCompressors:
         kept = KEPT_TRAFFIC ** (sampled / training) if training else KEPT_TRAFFIC
         measured.fetched = kept * measured.fetched + fetched
         measured.sent = kept * measured.sent + sent
-        self._named_downlink = downlink
+        if downlink != self._named_downlink:
+            self._named_downlink, self._named = downlink, _Named()
         self.uplink, self.downlink, self._balance, self._chosen = uplink, downlink, 0.0, downlink == AUTO
         if AUTO in (uplink, downlink) and not self.num_rounds and server_round == 1:
             log(WARNING, UNKNOWN_END, UNKNOWN_ROUNDS)
@@ -180,7 +201,7 @@ class LinkCompressors:
             corrected=measured.correction.share,
             is_guess=not self.num_rounds,
             repeats=measured.repetition.pauses(self._round),
-            demanded=measured.demand.is_high,
+            demanded=measured.demand.is_high or measured.growth.is_found,
             late=measured.lateness.share if self._round > self._rounds // 2 else 0.0,
             largest=measured.known_largest,
             shared_start=publisher.start is not None,
@@ -245,10 +266,11 @@ class LinkCompressors:
         """Count what a round has asked for; warn once if a downlink that the user named leaves out too much of it."""
         measured = self._measured
         if not self._chosen:
-            if self._named.add(asked):
+            if not self._named.is_harmful and self._named.add(asked):
                 log(WARNING, ASKED_AGAIN, self._round, self._named_downlink)
             return
         measured.demand.add(asked, measured.budget.unpublished)
+        measured.growth.add(asked)
         measured.repetition.add(asked.times, self._round)
         # A pause leaves the grid, and another origin would count other changes.
         if asked.published is not None and not measured.repetition.pause:
@@ -337,7 +359,7 @@ class LinkCompressors:
         Without a choice in `state`, a residual in `memory` was left by a compressor that the user named: STC sends it.
         Raises `CorruptError` for values that `state` does not return.
         """
-        self._reached, self._here = set(), None
+        self._reached, self._here, self._named = set(), None, _Named()
         measured = Measurements.of(state)
         if not measured.uplink and not measured.downlink and RESIDUAL in memory and memory[RESIDUAL].any():
             measured.uplink = measured.downlink = str(stc())

@@ -13,8 +13,6 @@ MOST_AT_FIRST, MOST = 15.0, 4.0
 
 At first, all that a model learns is unpublished for some rounds.
 """
-AT_ONCE, SURE = 0.5, 10
-"""The share of what is unpublished that a round may ask for, and the rounds of a part after which more is acted on at once."""
 SMALL = 0.12
 """What has less than this share of the squared norm of the published change hardly makes a model late."""
 
@@ -52,7 +50,10 @@ class Demand:
         if quarter == self.quarter:
             return
         most = MOST if self.quarter else MOST_AT_FIRST
-        self.is_high |= self.rounds >= FEWEST and self.asks_for(most / num_rounds)
+        # The shares tell what is chance: where errors grow, the last rounds alone make up the other sums.
+        known = self.rounds >= FEWEST and is_surely_positive(self.rounds, self.shares, self.share_squares)
+        is_large = self.ratios >= SMALL * self.rounds
+        self.is_high |= known and is_large and self.asked * num_rounds > most * self.unpublished
         self.quarter, self.rounds = quarter, 0
         self.asked = self.unpublished = self.shares = self.share_squares = self.ratios = 0.0
 
@@ -67,14 +68,6 @@ class Demand:
         self.shares += share
         self.share_squares += share * share
         self.ratios += ratio
-        self.is_high |= self.rounds >= SURE and self.asks_for(AT_ONCE)
-
-    def asks_for(self, most: float) -> bool:
-        """Return whether a round asks for more than the share `most` of what is unpublished, if that is not small."""
-        # The shares tell what is chance: where errors grow, the last rounds alone make up the other sums.
-        is_known = is_surely_positive(self.rounds, self.shares, self.share_squares)
-        is_large = self.ratios >= SMALL * self.rounds
-        return is_known and is_large and self.asked > most * self.unpublished
 
     def check(self) -> None:
         """Raise `ValueError` or `TypeError` for values that `add` does not leave."""

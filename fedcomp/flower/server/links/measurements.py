@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedcomp.core import check_int, check_range
 from fedcomp.errors import CorruptError
 from fedcomp.flower.server.links.demand import Demand
+from fedcomp.flower.server.links.growth import Growth
 from fedcomp.flower.server.links.lateness import Lateness
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.flower.server.links.repetition import Repetition
@@ -33,7 +34,7 @@ ROUNDS_OF_LARGEST, LAST_OF_LARGEST = 5, 10
 """How much the largest entries stand out is measured in so many of the first rounds: in later ones, noise hides it."""
 KEPT_LONGEST = 0.9
 """The weight of the earlier squared norm of the longest update when those of a round are shorter."""
-NESTED = ("budget", "correction", "demand", "lateness", "repetition")
+NESTED = ("budget", "correction", "demand", "growth", "lateness", "repetition")
 """The attributes of `Measurements` that have attributes of their own."""
 
 
@@ -59,6 +60,7 @@ class Measurements:
         budget: The noise in the model, and how far it has moved by learning.
         correction: How fast training corrects an error of the model.
         demand: How fast the nodes ask for what is unpublished.
+        growth: Whether changes grow because of that.
         lateness: Whether the nodes ask for what is unpublished, in the second quarter of the rounds.
         repetition: How often they ask again for what is unpublished, in the last rounds.
     """
@@ -79,6 +81,7 @@ class Measurements:
     budget: NoiseBudget = field(default_factory=NoiseBudget)
     correction: SelfCorrection = field(default_factory=SelfCorrection)
     demand: Demand = field(default_factory=Demand)
+    growth: Growth = field(default_factory=Growth)
     lateness: Lateness = field(default_factory=Lateness)
     repetition: Repetition = field(default_factory=Repetition)
 
@@ -156,7 +159,9 @@ class Measurements:
         check_range("gain", self.gain, least=1 / MAX_GAIN, most=MAX_GAIN)
 
 
-def _shallow(values: Measurements | NoiseBudget | SelfCorrection | Demand | Lateness | Repetition) -> dict[str, Any]:
+def _shallow(
+    values: Measurements | NoiseBudget | SelfCorrection | Demand | Growth | Lateness | Repetition,
+) -> dict[str, Any]:
     """Return the attributes of `values` by name: `asdict` would copy each number of a sketch."""
     return {each.name: getattr(values, each.name) for each in fields(values)}
 

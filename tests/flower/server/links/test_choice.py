@@ -412,14 +412,16 @@ def test_what_the_nodes_ask_for_again_and_again_does_not_add_up(
     """With a residual, the server added up what they asked for in each round until it was far too much."""
     goal, densities = heavy_tailed(1), list[str]()
     strategy = CompressedStrategy(half(), on_round=lambda _: densities.append(strategy.compressors[1]))
-    strategy.start(RecordingGrid(approaching(goal)), FLAT, num_rounds=150)
+    strategy.start(RecordingGrid(approaching(goal, 0.1)), FLAT, num_rounds=150)
     missing = strategy.arrays["w"].numpy() - goal
     assert float(missing @ missing) < 0.1 * float(goal @ goal)
     kinds = [name == "stc" for name in names(densities)]
     assert kinds[0]
     assert not all(kinds)
     assert choice_of(strategy, tmp_path)["repetition"]["pause"] > 0
-    assert choice_of(strategy, tmp_path)["lateness"]["rounds"] == 0, "a pause leaves the grid from which it counts"
+    assert choice_of(strategy, tmp_path)["lateness"]["rounds"] < 150 // 4, (
+        "a pause leaves the grid from which it counts"
+    )
     assert "because the nodes have asked again and again" in flower_log.text
 
 
@@ -472,19 +474,22 @@ def with_duals(goal: NDArray[np.float32]) -> ClientApp:
     return training(step)
 
 
-def test_dual_variables_on_the_nodes_do_not_make_errors_grow(tmp_path: Path) -> None:
-    """Before, they had grown a thousandfold at the end of the first quarter."""
+@pytest.mark.parametrize("fraction", [0.5, 1.0])
+def test_the_default_stops_errors_that_dual_variables_make_grow(fraction: float, tmp_path: Path) -> None:
+    """Before, squared errors had grown by a factor of a million by the end of the first quarter."""
     goal, missing = heavy_tailed(1), list[float]()
 
     def measure(number: int, arrays: ArrayRecord) -> None:
         missing.append(float(np.square(arrays["w"].numpy() - goal).sum()))
-        stop_after(30)(number, arrays)
+        stop_after(40)(number, arrays)
 
-    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    random.seed(1)
+    strategy = CompressedStrategy(FedAvg(fraction_train=fraction, fraction_evaluate=0.0))
     with pytest.raises(Stopped):
         strategy.start(RecordingGrid(with_duals(goal), 12), FLAT, num_rounds=120, evaluate_fn=measure)
-    assert choice_of(strategy, tmp_path)["demand"]["is_high"]
-    assert missing[-1] < missing[0]
+    assert choice_of(strategy, tmp_path)["growth"]["is_found"]
+    assert max(missing) < 3e4 * missing[0]
+    assert max(missing[30:]) < 0.1 * max(missing), "they come down again"
 
 
 def test_the_log_warns_of_a_named_downlink_with_which_errors_grow(flower_log: pytest.LogCaptureFixture) -> None:
@@ -493,6 +498,19 @@ def test_the_log_warns_of_a_named_downlink_with_which_errors_grow(flower_log: py
     )
     strategy.start(RecordingGrid(with_duals(heavy_tailed(1)), 12), FLAT, num_rounds=40)
     assert flower_log.text.count("ask again and again for what the downlink, stc(density=0.04), leaves out") == 1
+
+
+def test_the_log_warns_of_each_named_downlink(flower_log: pytest.LogCaptureFixture) -> None:
+    """What the nodes asked for while another one was used does not count."""
+
+    def switch(number: int, _: object) -> None:
+        if number == 60:
+            strategy.downlink = fedcomp.stc(density=0.002)
+
+    strategy = CompressedStrategy(half(), uplink=fedcomp.dense(), downlink=fedcomp.stc(density=0.003))
+    strategy.start(RecordingGrid(approaching(heavy_tailed(1)), 12), FLAT, num_rounds=120, evaluate_fn=switch)
+    for density in (0.003, 0.002):
+        assert flower_log.text.count(f"for what the downlink, stc(density={density}), leaves out") == 1
 
 
 def test_a_restarted_server_knows_what_the_nodes_have_asked_for(tmp_path: Path) -> None:
@@ -1140,6 +1158,10 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(saved: Saved, tmp_path: Pat
         {"demand": {"ratios": -1.0}},
         {"demand": {"is_high": 1}},
         {"demand": [1]},
+        {"growth": {"rounds": -1}},
+        {"growth": {"first": -1.0}},
+        {"growth": {"share": float("nan")}},
+        {"growth": {"is_found": 1}},
         {"lateness": {"rounds": -1}},
         {"lateness": {"unpublished": float("inf")}},
         {"lateness": {"whole_squares": -1.0}},
@@ -1157,7 +1179,7 @@ def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object,
 
 def test_a_checkpoint_from_before_some_measurements_is_read(saved: Saved, tmp_path: Path) -> None:
     plain = from_json(saved["plain"])
-    for name in ("inequality", "correction", "demand", "lateness", "repetition"):
+    for name in ("inequality", "correction", "demand", "growth", "lateness", "repetition"):
         del plain["choice"][name]
     write_archive(tmp_path / "older", saved | {"plain": to_json(plain)})
     strategy = CompressedStrategy(FedAvg())

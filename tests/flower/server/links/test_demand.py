@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcomp.flower.server.links.asked_for import AskedFor
-from fedcomp.flower.server.links.demand import AT_ONCE, FEWEST, MOST, MOST_AT_FIRST, SURE, Demand
+from fedcomp.flower.server.links.demand import FEWEST, MOST, MOST_AT_FIRST, Demand
 
 RNG = np.random.default_rng(0)
 HALF = AskedFor(norm=4.0, unpublished=5.0, unpublished_norm=10.0)
@@ -36,15 +36,6 @@ def test_a_quarter_is_judged_when_the_next_one_begins_by_the_rounds_of_the_run(q
         assert not demand.is_high
         demand.begin(25 * (quarter + 1) + 1, 100)
         assert demand == Demand(quarter + 1, is_high=factor > 1)
-
-
-@pytest.mark.parametrize("quarter", [0, 2])
-def test_what_no_network_asks_for_counts_at_once(quarter: int) -> None:
-    assert not measured(0.9 * AT_ONCE, 20, quarter, noise=0.0).is_high
-    assert not measured(1.1 * AT_ONCE, SURE - 1, quarter, noise=0.0).is_high
-    assert measured(1.1 * AT_ONCE, SURE, quarter, noise=0.0).is_high
-    assert not measured(1.1 * AT_ONCE, 20, quarter, noise=0.0, ratio=0.11).is_high
-    assert not measured(1.1 * AT_ONCE, 20, quarter, noise=20.0).is_high
 
 
 def test_it_stays_high() -> None:
