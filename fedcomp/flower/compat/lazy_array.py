@@ -113,7 +113,7 @@ def to_record(arrays: Mapping[str, Any]) -> ArrayRecord:
     The copy of a tensor stays on its device, so that a `CompressionMod` compresses it there.  Tensors of bfloat16, which
     Flower's ``ArrayRecord(...)`` refuses, can be in it, and ``to_torch_state_dict`` returns them.
 
-    Raises `ValueError` for anything but arrays of numbers by name.
+    Raises `ValueError` for anything but arrays by name, and for an array of objects.
     """
     if isinstance(arrays, RecordDict):
         raise ValueError("a RecordDict holds records; one of them is needed, or arrays by their names")
@@ -127,9 +127,8 @@ def _copy(name: str, array: Any) -> Any:
     if hasattr(array, "detach") and array.device.type != "cpu":
         return array.detach().clone()
     copied: NDArray[Any] = np.array(to_numpy(array))
-    if copied.dtype.hasobject or copied.dtype.kind in "MmSU":
-        holds = "objects" if copied.dtype.hasobject else "no numbers"
-        what = f"of type {type(array).__name__}, which holds {holds}" if array is not None else "None"
+    if copied.dtype.hasobject:
+        what = f"of type {type(array).__name__}, which holds objects" if array is not None else "None"
         raise ValueError(f"{name!r} is {what}; a numpy array or a torch tensor of numbers is needed")
     return copied
 
