@@ -271,7 +271,9 @@ class LinkCompressors:
             return
         measured.demand.add(asked, measured.budget.unpublished)
         measured.growth.add(asked)
-        measured.repetition.add(asked.times, self._round)
+        # Where a pause has shown that training keeps errors, as a network does, no further one is needed.
+        if not (measured.repetition.pause and measured.correction.is_absent):
+            measured.repetition.add(asked.times, self._round)
         # A pause leaves the grid, and another origin would count other changes.
         if asked.published is not None and not measured.repetition.pause:
             measured.lateness.add(asked.unpublished, asked.unpublished + asked.published)

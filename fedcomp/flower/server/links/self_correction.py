@@ -57,6 +57,11 @@ class SelfCorrection:
         known = self.rounds >= FEWEST and is_surely_positive(self.rounds, self.undone, self.undone_squares)
         return self.undone / self.errors if known else 0.0
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether enough rounds are known, and they show no correction."""
+        return self.rounds >= FEWEST and not self.share
+
     def check(self) -> None:
         """Raise `ValueError` or `TypeError` for values that `add` does not leave."""
         check_sketch(self.error)

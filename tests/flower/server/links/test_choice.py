@@ -37,6 +37,7 @@ from fedcomp.flower import (
 from fedcomp.flower.server.links.choice import LinkCompressors
 from fedcomp.flower.server.links.measurements import winsorized_mean
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
+from fedcomp.flower.server.links.repetition import FIRST_PAUSE
 from fedcomp.methods import Choice, RoundFacts, choose_uplink
 from fedcomp.methods.automatic import LATE, UNPUBLISHED_OF_ALL
 from fedcomp.sync import Publisher
@@ -535,6 +536,19 @@ def test_nodes_that_go_one_way_ask_for_little_that_is_unpublished(
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     strategy.start(RecordingGrid(learning()), FLAT, num_rounds=150)
     assert not choice_of(strategy, tmp_path)["demand"]["is_high"]
+    assert names([strategy.compressors[1]]) == ["stc"]
+
+
+def test_where_a_pause_shows_that_errors_stay_there_is_no_further_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These nodes all go one way, and undo nothing: pauses only cost bytes, as they did for an LSTM on its first plateau."""
+    monkeypatch.setattr("fedcomp.flower.server.links.repetition.TOO_OFTEN", 0.3)
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    strategy.start(RecordingGrid(learning()), FLAT, num_rounds=150)
+    state = choice_of(strategy, tmp_path)
+    assert state["correction"]["rounds"] >= 10
+    assert state["repetition"]["pause"] == FIRST_PAUSE
     assert names([strategy.compressors[1]]) == ["stc"]
 
 
