@@ -57,6 +57,8 @@ def test_chance_hardly_ever_looks_like_correction() -> None:
 def test_a_few_rounds_tell_nothing() -> None:
     assert measured(0.5, FEWEST - 1).share == 0 == SelfCorrection().share
     assert measured(0.5, FEWEST).share > 0
+    assert [measured(0.0, FEWEST - 1).is_absent, measured(-0.1, FEWEST).is_absent] == [False, True]
+    assert not measured(0.5, FEWEST).is_absent
 
 
 def test_an_error_far_smaller_than_the_change_tells_nothing() -> None:
