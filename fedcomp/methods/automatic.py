@@ -66,20 +66,21 @@ SENDS_PER_NODE = 12.0
 """How often a node sends each entry in a run, on average, if earlier updates have left a residual on it."""
 MIN_ROUNDS, MAX_PARTICIPATION = 30, 2 / 3
 """Versions take STC in runs of this many rounds, where nodes miss versions: at most this share trains in a round."""
-MIN_ROUNDS_OF_ALL = MANY_ROUNDS
-"""The rounds that STC needs where nodes miss no version."""
+MIN_ROUNDS_OF_ALL, MIN_ROUNDS_OF_OTHER_STEPS = MANY_ROUNDS, 500
+"""The rounds that STC needs where nodes miss no version, and those where the strategy makes another step than the mean."""
 SENDS_BY_SERVER = 1.0
 """How often the server sends each entry in a run of up to 1,000 rounds, on average, if as much is unpublished as may be."""
-UNPUBLISHED, UNPUBLISHED_POWER, OTHER_STEP = 1.25, 3.0, 0.1
+UNPUBLISHED, UNPUBLISHED_ROUNDS, UNPUBLISHED_POWER = 1.25, 500, 1.5
 """The squared norm of the change that may be unpublished over that of the published one, in long runs (`Sketcher.ratio`).
 
-In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds: what they learn late is missing at
-the end.  In runs of more than 1,000 rounds, it falls with the square of the rounds, to `UNPUBLISHED_OF_ALL`: there, what was
-published long ago makes the ratio small, however late the model is.  The third number is a factor where the strategy makes
-another step than the mean.
+In runs of fewer rounds than the second number, it falls with the third one as the power of the rounds: what is learned late may
+be missing at the end, above all where learning rates fall.  In runs of more than 1,000 rounds, it falls with the square of the
+rounds, to `UNPUBLISHED_OF_ALL`: there, what was published long ago makes the ratio small, however late the model is.
 """
 UNPUBLISHED_OF_ALL = 0.05
-"""The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
+"""The most where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
+OTHER_STEP = 0.1
+"""A factor of `UNPUBLISHED` where the strategy makes another step than the mean."""
 LATE, LATE_FACTOR = 0.28, 0.1
 """The model is late if more than the first share of what the nodes ask for in the second quarter of the rounds is unpublished.
 
@@ -91,8 +92,8 @@ MIN_FACTOR, MAX_DENSITY = 1 / 8, 0.25
 FEW = 1 / 8
 """If at most this share of the nodes gets each version, a message mostly brings several, and their sum takes few bytes.
 
-So versions take top-k in runs of fewer than `MIN_ROUNDS`: with the one magnitude of STC, large entries would wait for later
-versions, and be missing at the end.  If a strategy makes another step than the mean, only then versions take STC in longer
+So versions take top-k in runs of fewer than `MIN_ROUNDS`: with the one magnitude of STC, large entries would wait for
+later versions, and be missing at the end.  If a strategy makes another step than the mean, only then versions take STC in long
 runs: with momentum, a server overshoots what is not published yet.
 """
 FLAT = 0.115
@@ -227,8 +228,10 @@ class RoundFacts:
     @property
     def versions_take_stc(self) -> bool:
         """Whether versions take STC: in short runs, what it leaves out is missing at the end."""
-        if self.is_flat or (not self.mean_is_step and self.participation > FEW):
+        if self.is_flat:
             return False
+        if not self.mean_is_step:
+            return self._reaches_few and self.num_rounds >= MIN_ROUNDS_OF_OTHER_STEPS
         return self.num_rounds >= (MIN_ROUNDS if self._nodes_miss_versions else MIN_ROUNDS_OF_ALL)
 
     @property
@@ -255,7 +258,7 @@ class RoundFacts:
     @property
     def versions_take_topk(self) -> bool:
         """Whether the versions of a short run take top-k, because a message mostly brings the sum of several."""
-        return self.num_rounds < MIN_ROUNDS and self.participation <= FEW
+        return self.num_rounds < MIN_ROUNDS and self._reaches_few
 
     @property
     def noise_share(self) -> float:
@@ -276,15 +279,16 @@ class RoundFacts:
     @property
     def may_be_unpublished(self) -> float:
         """The `unpublished` above which versions become denser than one `num_rounds`-th."""
-        if self.mean_is_step:
-            most = UNPUBLISHED if self._nodes_miss_versions else UNPUBLISHED_OF_ALL
-        else:
-            most = UNPUBLISHED * OTHER_STEP
+        most = UNPUBLISHED * math.pow(min(1.0, self.num_rounds / UNPUBLISHED_ROUNDS), UNPUBLISHED_POWER)
+        if not self.mean_is_step:
+            most *= OTHER_STEP
+        elif not self._nodes_miss_versions:
+            most = min(most, UNPUBLISHED_OF_ALL)
         if self.num_rounds > VERY_MANY_ROUNDS:
             most = max(most * (VERY_MANY_ROUNDS / self.num_rounds) ** 2, UNPUBLISHED_OF_ALL)
         if self.late > LATE and self.mean_is_step and self.num_rounds >= MANY_ROUNDS:
             most = min(most, max(most * LATE_FACTOR, UNPUBLISHED_OF_ALL))
-        return most * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), UNPUBLISHED_POWER) * self._size
+        return most * self._size
 
     @property
     def uplink_error(self) -> float:
@@ -301,6 +305,11 @@ class RoundFacts:
             return min(most, self._correctable, END_NOISE if self.is_end else math.inf)
         error = self._noise * (1 - self._uplink_share if self._both_count else 1.0) / self._step
         return min(error, self._correctable)
+
+    @property
+    def _reaches_few(self) -> bool:
+        """Whether a version goes to few of the nodes, so that a message mostly brings several."""
+        return self.participation <= FEW
 
     @property
     def _nodes_miss_versions(self) -> bool:

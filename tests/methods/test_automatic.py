@@ -58,11 +58,11 @@ def bits_of(compressor: fedcomp.Compressor) -> float:
             "crosspolytope(bits=0.285)",
         ),
         (
-            replace(facts(20_000, 300, 39, 5), mean_is_step=False),
+            replace(facts(20_000, 500, 39, 5), mean_is_step=False),
             "crosspolytope(bits=0.675)",
             "crosspolytope(bits=0.333)",
         ),
-        (replace(facts(20_000, 300, 40, 5), mean_is_step=False), "crosspolytope(bits=0.675)", "stc(density=0.00333)"),
+        (replace(facts(20_000, 500, 40, 5), mean_is_step=False), "crosspolytope(bits=0.675)", "stc(density=0.002)"),
         (facts(20_000, 100, 20, 1), "eden(bits=1.91)", "stc(density=0.01)"),
         (facts(20_000, 300, 20, 5), "crosspolytope(bits=0.675)", "stc(density=0.00333)"),
         (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.00333)"),
@@ -144,13 +144,13 @@ def density_of(compressor: fedcomp.Compressor) -> float:
 
 
 def test_versions_take_the_more_the_more_is_not_published_yet() -> None:
-    known = facts(20_000, 200, 20, 5)
-    assert choose_downlink(known).compressor == fedcomp.stc(1 / 200), "nothing is measured yet"
+    known = facts(20_000, 500, 20, 5)
+    assert choose_downlink(known).compressor == fedcomp.stc(1 / 500), "nothing is measured yet"
     densities = [
         density_of(choose_downlink(replace(known, unpublished=part)).compressor)
         for part in (1e-9, 0.3125, 1.25, 2.5, 4.0)
     ]
-    assert densities == pytest.approx([1 / 200 * factor for factor in (MIN_FACTOR, 0.25, 1.0, 2.0, 3.2)])
+    assert densities == pytest.approx([1 / 500 * factor for factor in (MIN_FACTOR, 0.25, 1.0, 2.0, 3.2)])
     short = replace(facts(20_000, 30, 20, 5), unpublished=4.0)
     assert density_of(choose_downlink(short).compressor) == MAX_DENSITY
 
@@ -183,11 +183,14 @@ def test_what_versions_add_to_another_step_than_the_mean_does_not_decide_on_upda
     assert choose_downlink(replace(known, noise=3.0, step=1.0)) != choose_downlink(known)
 
 
-def test_versions_of_another_step_than_the_mean_get_error_feedback_only_where_few_nodes_train() -> None:
-    """With momentum on the server and all of 20 nodes in 250 rounds, a late model cost eight points, and noise nothing."""
+def test_versions_of_another_step_than_the_mean_get_error_feedback_only_in_long_runs_of_which_few_nodes_train() -> None:
+    """With momentum on the server and all of 20 nodes in 250 rounds, a late model cost eight points, and noise nothing.
+
+    With 2 of 20 nodes in 120 rounds it cost ten, for as many bytes.
+    """
     for nodes, stc in ((5, False), (20, False), (39, False), (40, True)):
-        known = [replace(facts(20_000, rounds, nodes, 5), mean_is_step=False) for rounds in (29, 30, 1000)]
-        assert [each.versions_take_stc for each in known] == [False, stc, stc]
+        known = [replace(facts(20_000, rounds, nodes, 5), mean_is_step=False) for rounds in (29, 499, 500, 1000)]
+        assert [each.versions_take_stc for each in known] == [False, False, stc, stc]
 
 
 def test_versions_of_changes_without_large_entries_get_no_error_feedback() -> None:
@@ -307,15 +310,15 @@ def test_an_update_with_a_bound_gets_no_error_feedback() -> None:
 
 
 def test_a_shorter_run_and_a_small_model_publish_more_of_each_change() -> None:
-    shares = [facts(20_000, rounds, 20, 5).may_be_unpublished for rounds in (30, 50, 100, 1000)]
-    assert shares == pytest.approx([0.03375, 0.15625, 1.25, 1.25])
-    assert facts(440, 100, 20, 5).may_be_unpublished == pytest.approx(0.125)
+    shares = [facts(20_000, rounds, 20, 5).may_be_unpublished for rounds in (30, 125, 500, 1000)]
+    assert shares == pytest.approx([0.01837117, 0.15625, 1.25, 1.25])
+    assert facts(440, 500, 20, 5).may_be_unpublished == pytest.approx(0.125)
     assert facts(20_000, 100, 14, 10).may_be_unpublished == facts(20_000, 1000, 5, 5).may_be_unpublished == 0.05
-    other = replace(facts(20_000, 100, 40, 5), mean_is_step=False)
+    other = replace(facts(20_000, 500, 40, 5), mean_is_step=False)
     assert other.may_be_unpublished == pytest.approx(0.125)
     densities = [
         density_of(choose_downlink(replace(facts(n, rounds, 20, 5), unpublished=0.1)).compressor)
-        for n, rounds in ((440, 30), (20_000, 30), (20_000, 50), (20_000, 100), (20_000, 1000))
+        for n, rounds in ((440, 30), (20_000, 30), (20_000, 100), (20_000, 500), (20_000, 1000))
     ]
     assert densities == sorted(densities, reverse=True)
 
@@ -325,10 +328,10 @@ def test_where_the_model_is_late_less_may_be_unpublished() -> None:
     most = [each.may_be_unpublished for each in known]
     assert [replace(each, late=0.27).may_be_unpublished for each in known] == most
     late = [replace(each, late=0.29).may_be_unpublished for each in known]
-    assert late == pytest.approx([*most[:2], 0.125, 0.125, 0.05, 0.05])
-    others = (facts(20_000, 100, 5, 5), replace(known[2], num_nodes=40, mean_is_step=False))
+    assert late == pytest.approx([*most[:2], 0.05, 0.125, 0.05, 0.05])
+    others = (facts(20_000, 100, 5, 5), replace(known[3], num_nodes=40, mean_is_step=False))
     assert all(replace(each, late=1.0).may_be_unpublished == each.may_be_unpublished for each in others)
-    assert replace(facts(440, 100, 20, 5), late=1.0).may_be_unpublished == pytest.approx(0.0125)
+    assert replace(facts(440, 500, 20, 5), late=1.0).may_be_unpublished == pytest.approx(0.0125)
 
 
 def test_a_run_of_thousands_of_rounds_is_no_later_than_one_of_a_thousand() -> None:

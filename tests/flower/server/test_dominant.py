@@ -126,6 +126,22 @@ def test_a_slow_server_is_no_sign_of_a_count(flower_log: pytest.LogCaptureFixtur
     assert "squared change" not in flower_log.text
 
 
+def test_what_chance_leaves_of_updates_that_cancel_out_is_no_sign_of_a_count(
+    flower_log: pytest.LogCaptureFixture,
+) -> None:
+    """As where most nodes return the model as it was: an ordinary bias was said to have 100 % of the change."""
+
+    def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+        sign = np.float32(2 * int(context.node_config["partition-id"]) - 1)
+        rng = np.random.default_rng(number)
+        return {name: array + sign * rng.standard_normal(array.size, np.float32) for name, array in arrays.items()}
+
+    first = {"w": np.zeros(4_000, np.float32), "b": np.zeros(10, np.float32)}
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0), uplink=fedcomp.eden(bits=1), downlink=fedcomp.dense())
+    strategy.start(LocalGrid(training(step), 2), to_record(first), num_rounds=64)
+    assert "squared change" not in flower_log.text
+
+
 def test_no_line_where_nothing_is_learned(flower_log: pytest.LogCaptureFixture) -> None:
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0))
     strategy.start(

@@ -164,7 +164,7 @@ class LinkCompressors:
             self._here, self._measured.correction.error = None, []
             if downlink.name != BALANCED:
                 return
-        measured.demand.begin(server_round, self._rounds)
+        measured.demand.begin(server_round, self._rounds, leaves_out=_has_residual(measured.downlink))
         facts = self._facts(publisher, len(list(grid.get_node_ids())), sampled, training)
         self._participation = facts.participation
         choices: dict[str, Choice] = {}

@@ -44,14 +44,19 @@ class Demand:
     ratios: float = 0.0
     is_high: bool = False
 
-    def begin(self, server_round: int, num_rounds: int) -> None:
-        """Judge the quarter before, for a run of `num_rounds` rounds, if a new one begins with this round."""
+    def begin(self, server_round: int, num_rounds: int, *, leaves_out: bool = True) -> None:
+        """Judge the quarter before, for a run of `num_rounds` rounds, if a new one begins with this round.
+
+        There is nothing to judge unless versions still leave something out, as `leaves_out` says.
+        """
         quarter = min(QUARTERS, QUARTERS * (server_round - 1) // num_rounds)
         if quarter == self.quarter:
             return
         most = MOST if self.quarter else MOST_AT_FIRST
         # The shares tell what is chance: where errors grow, the last rounds alone make up the other sums.
-        known = self.rounds >= FEWEST and is_surely_positive(self.rounds, self.shares, self.share_squares)
+        known = (
+            leaves_out and self.rounds >= FEWEST and is_surely_positive(self.rounds, self.shares, self.share_squares)
+        )
         is_large = self.ratios >= SMALL * self.rounds
         self.is_high |= known and is_large and self.asked * num_rounds > most * self.unpublished
         self.quarter, self.rounds = quarter, 0

@@ -16,6 +16,8 @@ LEAST_SHARE, MOST_ENTRIES = 0.95, 0.01
 In ordinary models, a hundredth of the entries had a fifth of the squared norm at most, and the bias of a logistic regression on
 rare words four fifths.
 """
+LEAST_REST = 0.1
+"""Nothing is told of a change of which the error of its updates leaves less than this share: the rest may be chance."""
 MAX_NAMES = 5
 """The most names of tensors in the log line."""
 
@@ -53,9 +55,11 @@ class DominantTensors:
         sizes = np.array([tensor.size for tensor, _ in layout.filled]) * ~unchanged
         with np.errstate(over="ignore"):
             squares = np.array([float(change[part] @ change[part]) for _, part in layout.filled])
-        if not 0 < squares.sum() < np.inf:
+        if not 0 < (whole := squares.sum()) < np.inf:
             return
         squares = np.maximum(0, squares - sum(errors) / len(errors) ** 2 * sizes / sizes.sum())
+        if squares.sum() < LEAST_REST * whole:
+            return
         order: list[int] = np.argsort(-squares / np.maximum(sizes, 1), kind="stable").tolist()
         share = np.cumsum(squares[order]) / max(squares.sum(), np.finfo(float).tiny)
         number = int(np.searchsorted(share, LEAST_SHARE)) + 1

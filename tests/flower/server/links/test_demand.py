@@ -27,6 +27,14 @@ def test_by_hand() -> None:
     assert demand == Demand(0, 3, 15.0, 30.0, 1.5, 0.75, 1.5)
 
 
+def test_nothing_is_judged_once_versions_leave_nothing_out() -> None:
+    """With Adam on the nodes they do so from about the seventh round on, and the rounds before it ask for much."""
+    for leaves_out in (True, False):
+        demand = measured(1.0, 6, quarter=0)
+        demand.begin(51, 200, leaves_out=leaves_out)
+        assert demand == Demand(1, is_high=leaves_out)
+
+
 @pytest.mark.parametrize(("quarter", "most"), [(0, MOST_AT_FIRST), (1, MOST), (2, MOST), (3, MOST)])
 def test_a_quarter_is_judged_when_the_next_one_begins_by_the_rounds_of_the_run(quarter: int, most: float) -> None:
     for factor in (0.9, 1.1):
