@@ -11,6 +11,7 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import build
 from fedcomp.methods import automatic, balance, quantization, rotation_low_rank, sign_based, sparsification
 from fedcomp.methods.automatic import *
+from fedcomp.methods.automatic import FLAT as FLAT
 from fedcomp.methods.automatic import VERY_MANY_ROUNDS as VERY_MANY_ROUNDS
 from fedcomp.methods.automatic import Choice as Choice
 from fedcomp.methods.automatic import RoundFacts as RoundFacts

@@ -77,8 +77,11 @@ In runs of fewer rounds than the second number, it falls with the third one as t
 be missing at the end, above all where learning rates fall.  In runs of more than 1,000 rounds, it falls with the square of the
 rounds, to `UNPUBLISHED_OF_ALL`: there, what was published long ago makes the ratio small, however late the model is.
 """
-UNPUBLISHED_OF_ALL = 0.05
-"""The most where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
+UNPUBLISHED_OF_ALL, SHORT_POWER = 0.05, 3.0
+"""The most where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning.
+
+In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds.
+"""
 OTHER_STEP = 0.1
 """A factor of `UNPUBLISHED` where the strategy makes another step than the mean."""
 LATE, LATE_FACTOR = 0.28, 0.1
@@ -134,10 +137,11 @@ def auto() -> Parts:
       a median does, the bits are those for a single update.
     * Versions: in long runs STC, with a density that keeps what is not published yet in proportion to what is.  In short ones,
       the cross-polytope or EDEN, or top-k where few nodes take part in a round.  In long runs, the cross-polytope or EDEN take
-      the place of STC where a late model does harm: if the strategy makes another step of the mean, unless few nodes take part;
-      if no entries of a change stand out, as with Adam on the nodes; for some rounds if the nodes have asked again and again
-      for what is not published, and for the rest of the run if they ask fast for much of it, as nodes do that fit to the end;
-      and where training soon corrects errors, as in a regression.  Then the last updates and versions are also more exact.
+      the place of STC where a late model does harm: if the strategy makes another step of the mean, unless few nodes take part
+      in each of 500 rounds or more; if no entries of a change stand out, as with Adam on the nodes; for some rounds if the
+      nodes have asked again and again for what is not published, and for the rest of the run if they ask fast for much of it,
+      as nodes do that fit to the end; and where training soon corrects errors, as in a regression.  Then the last updates and
+      versions are also more exact.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -231,7 +235,7 @@ class RoundFacts:
         if self.is_flat:
             return False
         if not self.mean_is_step:
-            return self._reaches_few and self.num_rounds >= MIN_ROUNDS_OF_OTHER_STEPS
+            return self._reaches_few and self.num_rounds >= MIN_ROUNDS_OF_OTHER_STEPS and not self.is_guess
         return self.num_rounds >= (MIN_ROUNDS if self._nodes_miss_versions else MIN_ROUNDS_OF_ALL)
 
     @property
@@ -283,7 +287,7 @@ class RoundFacts:
         if not self.mean_is_step:
             most *= OTHER_STEP
         elif not self._nodes_miss_versions:
-            most = min(most, UNPUBLISHED_OF_ALL)
+            most = min(most, UNPUBLISHED_OF_ALL * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), SHORT_POWER))
         if self.num_rounds > VERY_MANY_ROUNDS:
             most = max(most * (VERY_MANY_ROUNDS / self.num_rounds) ** 2, UNPUBLISHED_OF_ALL)
         if self.late > LATE and self.mean_is_step and self.num_rounds >= MANY_ROUNDS:
@@ -402,7 +406,7 @@ def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
     last, reason = facts.server_round >= facts.num_rounds, "later versions bring what one leaves out"
-    keep_residual = facts.versions_take_stc or keep_residual
+    keep_residual = facts.versions_take_stc or (keep_residual and facts.mean_is_step)
     if keep_residual and facts.num_rounds >= MIN_ROUNDS and not facts.leaves_nothing_out:
         excess = facts.unpublished / facts.may_be_unpublished if facts.unpublished else 1.0
         density = SENDS_BY_SERVER / min(facts.num_rounds, VERY_MANY_ROUNDS) * max(excess, MIN_FACTOR)

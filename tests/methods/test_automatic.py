@@ -183,7 +183,7 @@ def test_what_versions_add_to_another_step_than_the_mean_does_not_decide_on_upda
     assert choose_downlink(replace(known, noise=3.0, step=1.0)) != choose_downlink(known)
 
 
-def test_versions_of_another_step_than_the_mean_get_error_feedback_only_in_long_runs_of_which_few_nodes_train() -> None:
+def test_versions_of_another_step_than_the_mean_get_error_feedback_only_in_long_runs_where_few_nodes_train() -> None:
     """With momentum on the server and all of 20 nodes in 250 rounds, a late model cost eight points, and noise nothing.
 
     With 2 of 20 nodes in 120 rounds it cost ten, for as many bytes.
@@ -191,6 +191,7 @@ def test_versions_of_another_step_than_the_mean_get_error_feedback_only_in_long_
     for nodes, stc in ((5, False), (20, False), (39, False), (40, True)):
         known = [replace(facts(20_000, rounds, nodes, 5), mean_is_step=False) for rounds in (29, 499, 500, 1000)]
         assert [each.versions_take_stc for each in known] == [False, False, stc, stc]
+        assert not any(replace(each, is_guess=True).versions_take_stc for each in known)
 
 
 def test_versions_of_changes_without_large_entries_get_no_error_feedback() -> None:
@@ -314,8 +315,9 @@ def test_a_shorter_run_and_a_small_model_publish_more_of_each_change() -> None:
     assert shares == pytest.approx([0.01837117, 0.15625, 1.25, 1.25])
     assert facts(440, 500, 20, 5).may_be_unpublished == pytest.approx(0.125)
     assert facts(20_000, 100, 14, 10).may_be_unpublished == facts(20_000, 1000, 5, 5).may_be_unpublished == 0.05
-    other = replace(facts(20_000, 500, 40, 5), mean_is_step=False)
-    assert other.may_be_unpublished == pytest.approx(0.125)
+    assert facts(20_000, 50, 14, 10).may_be_unpublished == pytest.approx(0.00625)
+    others = [replace(facts(20_000, rounds, 40, 5), mean_is_step=False).may_be_unpublished for rounds in (125, 500)]
+    assert others == pytest.approx([0.015625, 0.125])
     densities = [
         density_of(choose_downlink(replace(facts(n, rounds, 20, 5), unpublished=0.1)).compressor)
         for n, rounds in ((440, 30), (20_000, 30), (20_000, 100), (20_000, 500), (20_000, 1000))

@@ -29,6 +29,7 @@ from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of, starts_f
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
 from fedcomp.memory import State
 from fedcomp.methods import (
+    FLAT,
     Choice,
     RoundFacts,
     auto,
@@ -164,7 +165,7 @@ class LinkCompressors:
             self._here, self._measured.correction.error = None, []
             if downlink.name != BALANCED:
                 return
-        measured.demand.begin(server_round, self._rounds, leaves_out=_has_residual(measured.downlink))
+        measured.demand.begin(server_round, self._rounds, is_flat=0 < measured.known_largest < FLAT)
         facts = self._facts(publisher, len(list(grid.get_node_ids())), sampled, training)
         self._participation = facts.participation
         choices: dict[str, Choice] = {}

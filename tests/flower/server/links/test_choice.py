@@ -599,25 +599,26 @@ def test_the_log_warns_of_a_named_downlink_that_leaves_out_what_the_nodes_ask_fo
     )
 
 
+@pytest.mark.parametrize("is_flat", [True, False])
 def test_where_no_entries_stand_out_what_the_first_rounds_asked_for_is_not_judged(
-    monkeypatch: pytest.MonkeyPatch,
+    is_flat: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with Adam on the nodes: versions took three times as many bits from the second quarter on, for all of the run."""
-    told, kinds, begin = list[bool](), list[str](), Demand.begin
+    told, begin = list[bool](), Demand.begin
 
-    def told_begin(demand: Demand, server_round: int, num_rounds: int, *, leaves_out: bool) -> None:
-        told.append(leaves_out)
-        begin(demand, server_round, num_rounds, leaves_out=leaves_out)
+    def told_begin(demand: Demand, server_round: int, num_rounds: int, *, is_flat: bool) -> None:
+        told.append(is_flat)
+        begin(demand, server_round, num_rounds, is_flat=is_flat)
 
     monkeypatch.setattr(Demand, "begin", told_begin)
-    strategy = CompressedStrategy(half(), on_round=lambda _: kinds.extend(names([strategy.compressors[1]])))
+    goal = heavy_tailed(1) ** 3
+    client_app = approaching(np.sign(goal) if is_flat else 30 * goal, 0.05)
     with pytest.raises(Stopped):
-        strategy.start(
-            RecordingGrid(approaching(np.sign(heavy_tailed(1)), 0.05)), FLAT, num_rounds=200, evaluate_fn=stop_after(12)
+        CompressedStrategy(half()).start(
+            RecordingGrid(client_app), FLAT, num_rounds=200, evaluate_fn=stop_after(FIRST_PAUSE)
         )
-    assert told == [False] + [kind == "stc" for kind in kinds]
-    assert True in told
-    assert not told[-1]
+    assert told == [False] * told.count(False) + [is_flat] * told.count(True)
+    assert told[-1] is is_flat
 
 
 def test_a_strategy_that_sums_from_the_first_model_itself_is_not_measured(tmp_path: Path) -> None:
@@ -1233,6 +1234,17 @@ def test_residuals_of_a_run_with_stc_are_sent_when_it_continues_with_the_choice(
     second.load(tmp_path / "state")
     second.start(grid, second.arrays, num_rounds=5)
     assert set(names(grid.per_round)) == {"stc"}
+
+
+def test_a_residual_is_published_at_once_if_the_strategy_then_makes_another_step(tmp_path: Path) -> None:
+    first, _ = run(40, half(), checkpoint=tmp_path / "state", stop=2)
+    assert names([first.compressors[1]]) == ["stc"]
+    second = CompressedStrategy(FedAvgM(fraction_train=0.5, fraction_evaluate=0.0))
+    second.load(tmp_path / "state")
+    left_out = np.linalg.norm(second.publisher.memory["residual"])
+    with pytest.raises(Stopped):
+        second.start(RecordingGrid(), second.arrays, num_rounds=120, evaluate_fn=stop_after(3))
+    assert np.linalg.norm(second.publisher.memory["residual"]) < 1e-3 * left_out
 
 
 def test_versions_keep_their_residual_in_a_run_that_becomes_short(tmp_path: Path) -> None:

@@ -27,12 +27,12 @@ def test_by_hand() -> None:
     assert demand == Demand(0, 3, 15.0, 30.0, 1.5, 0.75, 1.5)
 
 
-def test_nothing_is_judged_once_versions_leave_nothing_out() -> None:
-    """With Adam on the nodes they do so from about the seventh round on, and the rounds before it ask for much."""
-    for leaves_out in (True, False):
+def test_nothing_is_judged_where_no_entries_stand_out() -> None:
+    """With Adam on the nodes, versions leave nothing out from about the seventh round on, and those before it ask for much."""
+    for is_flat in (True, False):
         demand = measured(1.0, 6, quarter=0)
-        demand.begin(51, 200, leaves_out=leaves_out)
-        assert demand == Demand(1, is_high=leaves_out)
+        demand.begin(51, 200, is_flat=is_flat)
+        assert demand == Demand(1, is_high=not is_flat)
 
 
 @pytest.mark.parametrize(("quarter", "most"), [(0, MOST_AT_FIRST), (1, MOST), (2, MOST), (3, MOST)])
