@@ -70,20 +70,17 @@ MIN_ROUNDS_OF_ALL, MIN_ROUNDS_OF_OTHER_STEPS = MANY_ROUNDS, 500
 """The rounds that STC needs where nodes miss no version, and those where the strategy makes another step than the mean."""
 SENDS_BY_SERVER = 1.0
 """How often the server sends each entry in a run of up to 1,000 rounds, on average, if as much is unpublished as may be."""
-UNPUBLISHED, UNPUBLISHED_ROUNDS, UNPUBLISHED_POWER = 1.25, 500, 1.5
+UNPUBLISHED, UNPUBLISHED_POWER, OTHER_STEP = 1.25, 3.0, 0.1
 """The squared norm of the change that may be unpublished over that of the published one, in long runs (`Sketcher.ratio`).
 
-In runs of fewer rounds than the second number, it falls with the third one as the power of the rounds: what is learned late may
-be missing at the end, above all where learning rates fall.  In runs of more than 1,000 rounds, it falls with the square of the
-rounds, to `UNPUBLISHED_OF_ALL`: there, what was published long ago makes the ratio small, however late the model is.
+In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds, and `UNPUBLISHED_OF_ALL` is the
+most: what they learn late is missing at the end, and they are too short to measure in time whether the model is late.  In runs
+of more than 1,000 rounds, it falls with the square of the rounds, to `UNPUBLISHED_OF_ALL`: there, what was published long ago
+makes the ratio small, however late the model is.  The third number is a factor where the strategy makes another step than the
+mean.
 """
-UNPUBLISHED_OF_ALL, SHORT_POWER = 0.05, 3.0
-"""The most where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning.
-
-In runs of fewer than 100 rounds, it falls with the second number as the power of the rounds.
-"""
-OTHER_STEP = 0.1
-"""A factor of `UNPUBLISHED` where the strategy makes another step than the mean."""
+UNPUBLISHED_OF_ALL = 0.05
+"""The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
 LATE, LATE_FACTOR = 0.28, 0.1
 """The model is late if more than the first share of what the nodes ask for in the second quarter of the rounds is unpublished.
 
@@ -95,9 +92,9 @@ MIN_FACTOR, MAX_DENSITY = 1 / 8, 0.25
 FEW = 1 / 8
 """If at most this share of the nodes gets each version, a message mostly brings several, and their sum takes few bytes.
 
-So versions take top-k in runs of fewer than `MIN_ROUNDS`: with the one magnitude of STC, large entries would wait for
-later versions, and be missing at the end.  If a strategy makes another step than the mean, only then versions take STC in long
-runs: with momentum, a server overshoots what is not published yet.
+So versions take top-k in runs of fewer than `MIN_ROUNDS`: with the one magnitude of STC, large entries would wait for later
+versions, and be missing at the end.  If a strategy makes another step than the mean, only then versions take STC in long runs:
+with momentum, a server overshoots what is not published yet.
 """
 FLAT = 0.115
 """If the largest hundredth of the entries hold less than this share of a change's squared norm, versions take no STC.
@@ -283,14 +280,15 @@ class RoundFacts:
     @property
     def may_be_unpublished(self) -> float:
         """The `unpublished` above which versions become denser than one `num_rounds`-th."""
-        most = UNPUBLISHED * math.pow(min(1.0, self.num_rounds / UNPUBLISHED_ROUNDS), UNPUBLISHED_POWER)
-        if not self.mean_is_step:
-            most *= OTHER_STEP
-        elif not self._nodes_miss_versions:
-            most = min(most, UNPUBLISHED_OF_ALL * math.pow(min(1.0, self.num_rounds / MANY_ROUNDS), SHORT_POWER))
+        if self.mean_is_step:
+            most = UNPUBLISHED if self._nodes_miss_versions else UNPUBLISHED_OF_ALL
+        else:
+            most = UNPUBLISHED * OTHER_STEP
         if self.num_rounds > VERY_MANY_ROUNDS:
             most = max(most * (VERY_MANY_ROUNDS / self.num_rounds) ** 2, UNPUBLISHED_OF_ALL)
-        if self.late > LATE and self.mean_is_step and self.num_rounds >= MANY_ROUNDS:
+        if self.num_rounds < MANY_ROUNDS:
+            most = min(most * math.pow(self.num_rounds / MANY_ROUNDS, UNPUBLISHED_POWER), UNPUBLISHED_OF_ALL)
+        elif self.late > LATE and self.mean_is_step:
             most = min(most, max(most * LATE_FACTOR, UNPUBLISHED_OF_ALL))
         return most * self._size
 
@@ -406,7 +404,7 @@ def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
     last, reason = facts.server_round >= facts.num_rounds, "later versions bring what one leaves out"
-    keep_residual = facts.versions_take_stc or (keep_residual and facts.mean_is_step)
+    keep_residual = facts.versions_take_stc or keep_residual
     if keep_residual and facts.num_rounds >= MIN_ROUNDS and not facts.leaves_nothing_out:
         excess = facts.unpublished / facts.may_be_unpublished if facts.unpublished else 1.0
         density = SENDS_BY_SERVER / min(facts.num_rounds, VERY_MANY_ROUNDS) * max(excess, MIN_FACTOR)

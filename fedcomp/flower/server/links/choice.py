@@ -173,7 +173,7 @@ class LinkCompressors:
             share = self._averaging.fraction_evaluate if self._averaging is not None else 0.0
             evaluating = int(share * facts.num_nodes)
             fetching = replace(facts, sampled=max(sampled, evaluating, measured.reached), both=uplink == AUTO)
-            keep_residual = facts.versions_take_stc or _has_residual(measured.downlink)
+            keep_residual = facts.versions_take_stc or (self.mean_is_step and _has_residual(measured.downlink))
             choices["downlink"] = choose_downlink(fetching, keep_residual=keep_residual)
             self.downlink = choices["downlink"].compressor
         elif downlink.name == BALANCED:
