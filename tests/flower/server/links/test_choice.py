@@ -39,6 +39,7 @@ from fedcomp.flower.server.links.demand import Demand
 from fedcomp.flower.server.links.measurements import winsorized_mean
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.flower.server.links.repetition import FIRST_PAUSE
+from fedcomp.methods import FLAT as FLAT_SHARE
 from fedcomp.methods import Choice, RoundFacts, choose_uplink
 from fedcomp.methods.automatic import LATE, UNPUBLISHED_OF_ALL
 from fedcomp.sync import Publisher
@@ -159,6 +160,13 @@ def test_in_a_short_run_with_few_nodes_versions_are_sent_as_sums_and_the_last_le
 def test_where_all_nodes_evaluate_versions_are_no_sums_from_the_first_round_on() -> None:
     strategy, _ = run(10, few(evaluate=1.0), grid=RecordingGrid(nodes=40), stop=1)
     assert names([strategy.compressors[1]]) == ["eden"]
+
+
+def test_where_few_nodes_train_and_all_evaluate_versions_of_another_step_take_stc() -> None:
+    strategy = CompressedStrategy(FedAvgM(fraction_train=0.1, fraction_evaluate=1.0))
+    with pytest.raises(Stopped):
+        strategy.start(RecordingGrid(nodes=40), FLAT, num_rounds=500, evaluate_fn=stop_after(2))
+    assert names([strategy.compressors[1]]) == ["stc"]
 
 
 def test_nodes_that_evaluate_leave_the_method_to_those_that_train() -> None:
@@ -408,13 +416,6 @@ def approaching(goal: NDArray[np.float32], rate: float = 0.2) -> ClientApp:
     return training(step)
 
 
-def test_where_few_nodes_train_and_all_evaluate_versions_of_another_step_take_stc() -> None:
-    strategy = CompressedStrategy(FedAvgM(fraction_train=0.1, fraction_evaluate=1.0))
-    with pytest.raises(Stopped):
-        strategy.start(RecordingGrid(nodes=40), FLAT, num_rounds=500, evaluate_fn=stop_after(2))
-    assert names([strategy.compressors[1]]) == ["stc"]
-
-
 def test_what_the_nodes_ask_for_again_and_again_does_not_add_up(
     tmp_path: Path, flower_log: pytest.LogCaptureFixture
 ) -> None:
@@ -606,11 +607,16 @@ def test_the_log_warns_of_a_named_downlink_that_leaves_out_what_the_nodes_ask_fo
     )
 
 
-@pytest.mark.parametrize("is_flat", [True, False])
+@pytest.mark.parametrize(
+    ("is_flat", "rounds", "nodes"), [(True, 200, 6), (False, 200, 6), (True, 25, 24)], ids=["flat", "not flat", "short"]
+)
 def test_where_no_entries_stand_out_what_the_first_rounds_asked_for_is_not_judged(
-    is_flat: bool, monkeypatch: pytest.MonkeyPatch
+    is_flat: bool, rounds: int, nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with Adam on the nodes: versions took three times as many bits from the second quarter on, for all of the run."""
+    """As with Adam on the nodes: versions took four times as many bits from the second quarter on, for all of the run.
+
+    In a short run of which few nodes train in a round, versions leave something out in each, and all is judged.
+    """
     told, begin = list[bool](), Demand.begin
 
     def told_begin(demand: Demand, server_round: int, num_rounds: int, *, is_flat: bool) -> None:
@@ -620,12 +626,12 @@ def test_where_no_entries_stand_out_what_the_first_rounds_asked_for_is_not_judge
     monkeypatch.setattr(Demand, "begin", told_begin)
     goal = heavy_tailed(1) ** 3
     client_app = approaching(np.sign(goal) if is_flat else 30 * goal, 0.05)
+    strategy = CompressedStrategy(FedAvg(fraction_train=3 / nodes, fraction_evaluate=0.0))
     with pytest.raises(Stopped):
-        CompressedStrategy(half()).start(
-            RecordingGrid(client_app), FLAT, num_rounds=200, evaluate_fn=stop_after(FIRST_PAUSE)
-        )
-    assert told == [False] * told.count(False) + [is_flat] * told.count(True)
-    assert told[-1] is is_flat
+        strategy.start(RecordingGrid(client_app, nodes), FLAT, num_rounds=rounds, evaluate_fn=stop_after(16))
+    assert (0 < choice_of(strategy, tmp_path)["largest"] < FLAT_SHARE) is is_flat
+    assert told == [False] * told.count(False) + [True] * told.count(True)
+    assert told[-1] is (is_flat and rounds >= 30)
 
 
 def test_a_strategy_that_sums_from_the_first_model_itself_is_not_measured(tmp_path: Path) -> None:
