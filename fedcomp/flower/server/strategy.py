@@ -39,10 +39,9 @@ from fedcomp.flower.server.rounds.aggregation import (
     undone_on_error,
     without_repeated_losses,
 )
-from fedcomp.flower.server.rounds.dominant import DominantTensors
 from fedcomp.flower.server.rounds.early_replies import ParsingGrid
 from fedcomp.flower.server.rounds.failed_rounds import FailedRounds
-from fedcomp.flower.server.rounds.lost_zeros import LostZeros
+from fedcomp.flower.server.rounds.model_warnings import ModelWarnings
 from fedcomp.flower.server.rounds.participation import NodeState
 from fedcomp.flower.server.rounds.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.rounds.traffic_log import log_round
@@ -152,7 +151,7 @@ class CompressedStrategy(Strategy):
         self._settings = settings_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
         self._failed = FailedRounds()
-        self._dominant, self._zeros = DominantTensors(), LostZeros()
+        self._warnings = ModelWarnings()
         self._has_begun = False  # by `start`, since the last `load`
         self._random = IsolatedRandom()
         self._buffered: BufferedGrid | None = None
@@ -407,19 +406,18 @@ class CompressedStrategy(Strategy):
         published = self.publisher.replica
         unchanged = unchanged_tensors(replies, published)
         change = (change[0], keep_unchanged(*change, unchanged, replies, published))
-        mean = change[0] if self._links.mean_is_step else None
-        self._dominant.watch(server_round, replies, mean, unchanged, published.layout)
+        kind = {"is_mean": self._links.mean_is_step, "is_lossy": self._links.is_lossy}
+        self._warnings.before_version(server_round, replies, change[0], self.publisher, unchanged, **kind)
         if not published.version:
             log_unchanged(unchanged, published.layout)
             log_unchanged_exact(change[1], published)
             if self._links.downlink.memory.vectors:
                 log_assumed_start(self.inner)
-        self._zeros.begin(server_round, self.publisher)
         self._links.before_version(change[0], self.publisher)
         start_s = time.thread_time()
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.thread_time() - start_s)
-        self._zeros.end(replies, change[0], self.publisher)
+        self._warnings.after_version(replies, change[0], self.publisher)
         # Acknowledge only now: an update that went into no model goes back to its node.
         summed = self._links.uplink.memory.incremental
         for reply in counted(self.inner, replies):

@@ -124,6 +124,11 @@ class LinkCompressors:
         self._round = 0
 
     @property
+    def is_lossy(self) -> bool:
+        """Whether a link makes errors, or leaves something out."""
+        return {self.uplink.name, self.downlink.name} != {DENSE}
+
+    @property
     def evaluation_uplink(self) -> Compressor:
         """The compressor of models that evaluation returns: lossless if `uplink` is, otherwise without a memory.
 

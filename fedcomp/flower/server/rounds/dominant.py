@@ -7,7 +7,7 @@ import numpy as np
 
 from fedcomp.core import Vector, listed
 from fedcomp.flower.compat import log
-from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply, error_of_mean
 from fedcomp.wire import Layout, TensorFlags
 
 LEAST_SHARE, MOST_ENTRIES = 0.95, 0.01
@@ -45,8 +45,7 @@ class DominantTensors:
         if server_round & (server_round - 1):
             return
         updates = [reply.update for reply in replies if reply.update is not None]
-        errors = [noise[1] for update in updates if (noise := update.expected_noise) is not None]
-        if not errors:
+        if not (error := error_of_mean(replies)):
             return
         if change is None:
             change = np.zeros(layout.n, np.float32)
@@ -57,7 +56,7 @@ class DominantTensors:
             squares = np.array([float(change[part] @ change[part]) for _, part in layout.filled])
         if not 0 < (whole := squares.sum()) < np.inf:
             return
-        squares = np.maximum(0, squares - sum(errors) / len(errors) ** 2 * sizes / sizes.sum())
+        squares = np.maximum(0, squares - error * sizes / sizes.sum())
         if squares.sum() < LEAST_REST * whole:
             return
         order: list[int] = np.argsort(-squares / np.maximum(sizes, 1), kind="stable").tolist()

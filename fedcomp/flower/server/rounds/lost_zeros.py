@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Vector, listed
 from fedcomp.flower.compat import log
-from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply, error_of_mean
 from fedcomp.memory import LinearFeedback
 from fedcomp.sync import Publisher
 
@@ -45,7 +45,8 @@ class LostZeros:
         """
         if (before := self._before) is None:
             return
-        self._before, after, noise = None, publisher.replica.vector, _noise_of(replies, change)
+        self._before, after, noise = None, publisher.replica.vector, error_of_mean(replies)
+        noise /= max(1, int(np.count_nonzero(change)))
         by_uplink: list[str] = []
         by_downlink: list[str] = []
         for tensor, part in publisher.replica.layout.filled:
@@ -69,15 +70,6 @@ class LostZeros:
                     "weights to 0 again where the model is used, or name compressors that keep them, such as dense()"
                 )
                 log(WARNING, text, self._round, listed([repr(name) for name in names], MAX_NAMES), link)
-
-
-def _noise_of(replies: Sequence[ValidatedReply], change: Vector) -> float:
-    """Return the expected square of the error of an entry of the mean; 0 for methods that spread no error over all entries."""
-    errors = [
-        noise[1] for reply in replies if reply.update is not None and (noise := reply.update.expected_noise) is not None
-    ]
-    changed = max(1, int(np.count_nonzero(change)))
-    return sum(errors) / len(errors) ** 2 / changed if errors else 0.0
 
 
 def _bits(packed: NDArray[np.uint8], part: slice) -> NDArray[np.bool_]:
