@@ -336,6 +336,15 @@ def test_where_the_model_is_late_less_may_be_unpublished() -> None:
     assert replace(facts(440, 100, 20, 5), late=1.0).may_be_unpublished == pytest.approx(0.0125)
 
 
+def test_where_the_model_is_very_late_versions_leave_nothing_out() -> None:
+    """Autoencoders lost a fifth of what they had learned, and versions that were a tenth as late did not help enough."""
+    runs = [facts(20_000, rounds, 20, 5) for rounds in (99, 100, 1000, 1001)]
+    runs += [facts(20_000, 500, 5, 5), replace(facts(20_000, 500, 40, 5), mean_is_step=False)]
+    for late, with_stc in ((0.41, [True] * 6), (0.43, [True, False, False, True, True, True])):
+        chosen = [choose_downlink(replace(each, unpublished=0.1, late=late)) for each in runs]
+        assert [each.compressor.name == "stc" for each in chosen] == with_stc
+
+
 def test_a_run_of_thousands_of_rounds_is_no_later_than_one_of_a_thousand() -> None:
     """With 1 / 5000 and the bound of 1.25, 5,000 rounds of logistic regression ended 1.3 points below dense SGD."""
     lengths = (1000, 2000, 5000, 20_000)

@@ -406,8 +406,15 @@ class CompressedStrategy(Strategy):
         published = self.publisher.replica
         unchanged = unchanged_tensors(replies, published)
         change = (change[0], keep_unchanged(*change, unchanged, replies, published))
-        kind = {"is_mean": self._links.mean_is_step, "is_lossy": self._links.is_lossy}
-        self._warnings.before_version(server_round, replies, change[0], self.publisher, unchanged, **kind)
+        self._warnings.before_version(
+            server_round,
+            replies,
+            change[0],
+            self.publisher,
+            unchanged,
+            is_mean=self._links.mean_is_step,
+            is_lossy=self._links.is_lossy,
+        )
         if not published.version:
             log_unchanged(unchanged, published.layout)
             log_unchanged_exact(change[1], published)
@@ -473,7 +480,7 @@ class CompressedStrategy(Strategy):
         From another file than that of `checkpoint`, the traffic file is rewritten, and starts with the rounds in this one.
         """
         saved = ServerState.load(path, self.inner)
-        self._has_begun = False
+        self._has_begun, self._warnings = False, ModelWarnings()
         self._model = PublishedModel(saved.publisher, saved.local)
         self._model.lead(self.inner)
         self._exchange.restore(saved.ledger, saved.heard)

@@ -134,7 +134,7 @@ class LinkCompressors:
 
         No later message could make up for an error in such a model.
         """
-        return self.uplink if self.uplink.name == "dense" else eden(bits=4)
+        return self.uplink if self.uplink.name == DENSE else eden(bits=4)
 
     def begin_round(
         self,
@@ -210,7 +210,7 @@ class LinkCompressors:
             is_guess=not self.num_rounds,
             repeats=measured.repetition.pauses(self._round),
             demanded=measured.demand.is_high or measured.growth.is_found,
-            late=measured.lateness.share if self._round > self._rounds // 2 else 0.0,
+            late=measured.late if self._round > self._rounds // 2 else 0.0,
             largest=measured.known_largest,
             shared_start=publisher.start is not None,
             training=training,

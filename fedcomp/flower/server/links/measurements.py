@@ -32,6 +32,9 @@ noise that would follow from it.
 """
 ROUNDS_OF_LARGEST, LAST_OF_LARGEST = 5, 10
 """How much the largest entries stand out is measured in so many of the first rounds: in later ones, noise hides it."""
+LATE_AFTER_PAUSE = 0.3
+"""The lateness of a model in whose run the nodes asked again and again for what was unpublished, so that it cannot be measured:
+just enough to count as late."""
 KEPT_LONGEST = 0.9
 """The weight of the earlier squared norm of the longest update when those of a round are shorter."""
 NESTED = ("budget", "correction", "demand", "growth", "lateness", "repetition")
@@ -113,6 +116,11 @@ class Measurements:
     def known_largest(self) -> float:
         """The share in the largest entries; 0 until enough rounds are measured."""
         return self.largest if self.largest_rounds == ROUNDS_OF_LARGEST else 0.0
+
+    @property
+    def late(self) -> float:
+        """How late the published model is (`Lateness.share`)."""
+        return self.lateness.share or (LATE_AFTER_PAUSE if self.repetition.pause else 0.0)
 
     def of_a_node(self, numbers: NDArray[np.float64]) -> float:
         """Return what one node adds, from that of each: the median, or the winsorized mean if updates are very unequal."""

@@ -1,4 +1,4 @@
-"""What the log says of tensors that do not bear the errors of compression, because they are no weights."""
+"""Warnings of tensors that compression harms, because they are not weights."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from fedcomp.wire import TensorFlags
 
 
 class ModelWarnings:
-    """Looks at each version of a run."""
+    """Logs these warnings, while it sees each version of a run."""
 
     def __init__(self) -> None:
         self._dominant, self._exploding = DominantTensors(), ExplodingChanges()
@@ -41,7 +41,7 @@ class ModelWarnings:
         if is_lossy:
             self._exploding.watch(server_round, change, model.vector)
             if not model.version:
-                log_zero_copies(model.layout, model.vector)
+                log_zero_copies(server_round, model.layout, model.vector, unchanged)
         self._zeros.begin(server_round, publisher)
         self._signs.begin(server_round, change, publisher)
 

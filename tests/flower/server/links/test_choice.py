@@ -36,7 +36,7 @@ from fedcomp.flower import (
 )
 from fedcomp.flower.server.links.choice import LinkCompressors
 from fedcomp.flower.server.links.demand import Demand
-from fedcomp.flower.server.links.measurements import winsorized_mean
+from fedcomp.flower.server.links.measurements import LATE_AFTER_PAUSE, winsorized_mean
 from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.flower.server.links.repetition import FIRST_PAUSE
 from fedcomp.methods import FLAT as FLAT_SHARE
@@ -384,6 +384,7 @@ def test_where_the_nodes_ask_for_what_is_unpublished_versions_become_denser(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second quarter of the rounds tells it, and the second half of them has the denser versions."""
+    monkeypatch.setattr("fedcomp.methods.automatic.VERY_LATE", 9.0)
     client_app, loss = descending()
     losses, densities, first = list[float](), list[float](), list[float]()
 
@@ -563,6 +564,23 @@ def test_where_a_pause_shows_that_errors_stay_there_is_no_further_one(
     assert state["repetition"]["pause"] == FIRST_PAUSE
 
 
+def test_a_model_counts_as_late_if_a_pause_hides_how_late_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pause leaves the grid of steps.  With a named uplink and the default downlink, models then stayed late to the end."""
+    monkeypatch.setattr("fedcomp.flower.server.links.repetition.TOO_OFTEN", 0.3)
+    monkeypatch.setattr("fedcomp.flower.server.links.demand.SMALL", 9.0)
+    densities = list[float]()
+    for late in (0.0, LATE_AFTER_PAUSE):
+        monkeypatch.setattr("fedcomp.flower.server.links.measurements.LATE_AFTER_PAUSE", late)
+        strategy = CompressedStrategy(half())
+        strategy.start(RecordingGrid(learning(), 12), FLAT, num_rounds=150)
+        state = choice_of(strategy, tmp_path)
+        assert (state["lateness"]["rounds"], state["repetition"]["pause"]) == (0, FIRST_PAUSE)
+        densities.append(density_of(strategy.compressors[1]))
+    assert densities[1] > 2 * densities[0]
+
+
 def test_the_error_of_a_version_from_before_named_compressors_does_not_count(tmp_path: Path) -> None:
     def switch(number: int, _: object) -> None:
         if number == 3:
@@ -617,21 +635,21 @@ def test_where_no_entries_stand_out_what_the_first_rounds_asked_for_is_not_judge
 
     In a short run of which few nodes train in a round, versions leave something out in each, and all is judged.
     """
-    told, begin = list[bool](), Demand.begin
+    flags, begin = list[bool](), Demand.begin
 
-    def told_begin(demand: Demand, server_round: int, num_rounds: int, *, is_flat: bool) -> None:
-        told.append(is_flat)
+    def begin_and_keep(demand: Demand, server_round: int, num_rounds: int, *, is_flat: bool) -> None:
+        flags.append(is_flat)
         begin(demand, server_round, num_rounds, is_flat=is_flat)
 
-    monkeypatch.setattr(Demand, "begin", told_begin)
+    monkeypatch.setattr(Demand, "begin", begin_and_keep)
     goal = heavy_tailed(1) ** 3
     client_app = approaching(np.sign(goal) if is_flat else 30 * goal, 0.05)
     strategy = CompressedStrategy(FedAvg(fraction_train=3 / nodes, fraction_evaluate=0.0))
     with pytest.raises(Stopped):
         strategy.start(RecordingGrid(client_app, nodes), FLAT, num_rounds=rounds, evaluate_fn=stop_after(16))
     assert (0 < choice_of(strategy, tmp_path)["largest"] < FLAT_SHARE) is is_flat
-    assert told == [False] * told.count(False) + [True] * told.count(True)
-    assert told[-1] is (is_flat and rounds >= 30)
+    assert flags == [False] * flags.count(False) + [True] * flags.count(True)
+    assert flags[-1] is (is_flat and rounds >= 30)
 
 
 def test_a_strategy_that_sums_from_the_first_model_itself_is_not_measured(tmp_path: Path) -> None:
