@@ -33,6 +33,10 @@ GROUPS = tuple(1 << power for power in range(1, 13))
 MAX_TINY = 250
 """Vectors of up to this number of entries travel dense, in a kilobyte: a message has a head of about 70 bytes, and in a small
 regression on features that are not scaled, an error that spreads evenly would cover the small entries."""
+MAX_SMALL = 1000
+"""Up to this number of learning entries, updates and versions have four bits an entry, half a kilobyte: fewer would save little
+beside the head, and regressions of some hundred features do not bear much noise.  Too few for `FLAT` to be measured, either.
+"""
 ONE_BIT_ENTRIES = 1500.0
 """Until noise is measured, vectors of this size take one bit an entry, and smaller ones more: each entry matters more."""
 FIRST_CONTACT_SHARE = 0.3
@@ -395,6 +399,8 @@ def choose_uplink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice:
         return _stc(
             density * flush, f"each node trains {facts.requests:.4g} times, and sends later what a message leaves out"
         )
+    if (few := _few(facts)) is not None:
+        return few
     if not facts.mean_is_step:
         facts = replace(facts, noise=0.0)  # it is that of a version
     least = {
@@ -415,6 +421,8 @@ def choose_downlink(facts: RoundFacts, *, keep_residual: bool = False) -> Choice
     """
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
+    if (few := _few(facts)) is not None:
+        return few
     last, reason = facts.server_round >= facts.num_rounds, "later versions bring what one leaves out"
     keep_residual = facts.versions_take_stc or keep_residual
     if keep_residual and facts.num_rounds >= MIN_ROUNDS and not facts.leaves_nothing_out:
@@ -475,6 +483,12 @@ def _tiny(n: int) -> Choice | None:
     return Choice(
         dense(), f"a model of {n} entries takes a kilobyte at most, and none of its entries should drown in noise"
     )
+
+
+def _few(facts: RoundFacts) -> Choice | None:
+    if facts.learning > MAX_SMALL:
+        return None
+    return Choice(eden(MAX_EDEN_BITS), f"only {facts.learning} entries learn, and fewer bits would save little")
 
 
 def _mean(facts: RoundFacts) -> str:

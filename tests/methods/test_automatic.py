@@ -71,9 +71,12 @@ def bits_of(compressor: fedcomp.Compressor) -> float:
             "crosspolytope(bits=0.0469)",
             "stc(density=0.00333)",
         ),
-        (facts(650, 10, 10, 10), "eden(bits=1.52)", "eden(bits=1.52)"),
-        (facts(650, 30, 10, 10), "eden(bits=1.52)", "eden(bits=1.52)"),
-        (facts(650, 30, 20, 10), "eden(bits=1.52)", "stc(density=0.0333)"),
+        (facts(1001, 10, 10, 10), "eden(bits=1.22)", "eden(bits=1.22)"),
+        (facts(1001, 30, 10, 10), "eden(bits=1.22)", "eden(bits=1.22)"),
+        (facts(1001, 30, 20, 10), "eden(bits=1.22)", "stc(density=0.0333)"),
+        (facts(1000, 300, 20, 10), "eden(bits=4.0)", "eden(bits=4.0)"),
+        (facts(251, 10, 40, 2), "eden(bits=4.0)", "eden(bits=4.0)"),
+        (replace(facts(20_000, 300, 20, 10), changed=650), "eden(bits=4.0)", "eden(bits=4.0)"),
     ],
 )
 def test_choices_for_known_rounds(known: RoundFacts, uplink: str, downlink: str) -> None:
@@ -320,7 +323,7 @@ def test_a_shorter_run_and_a_small_model_publish_more_of_each_change() -> None:
     assert other.may_be_unpublished == pytest.approx(0.125)
     densities = [
         density_of(choose_downlink(replace(facts(n, rounds, 20, 5), unpublished=0.1)).compressor)
-        for n, rounds in ((440, 30), (20_000, 30), (20_000, 50), (20_000, 100), (20_000, 1000))
+        for n, rounds in ((2200, 30), (20_000, 30), (20_000, 50), (20_000, 100), (20_000, 1000))
     ]
     assert densities == sorted(densities, reverse=True)
 
@@ -358,7 +361,7 @@ def test_a_run_of_thousands_of_rounds_is_no_later_than_one_of_a_thousand() -> No
 
 
 def test_measured_noise_decides_the_bits_whatever_the_size_of_the_model() -> None:
-    known = replace(facts(650, 300, 20, 5), noise=0.5, both=False)
+    known = replace(facts(1100, 300, 20, 5), noise=0.5, both=False)
     error = 0.5 * 5
     assert bits_of(choose_uplink(known).compressor) == pytest.approx(crosspolytope_bits(error), rel=0.01)
     assert choose_uplink(replace(known, n=10**7)).compressor == choose_uplink(known).compressor

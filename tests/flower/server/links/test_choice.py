@@ -252,15 +252,15 @@ def test_a_small_regression_on_features_that_are_not_scaled_learns_as_in_plain_f
 
 
 def test_entries_that_never_change_make_no_model_larger(tmp_path: Path) -> None:
-    """A head of 650 entries gets the bits that it gets alone, from the second round on, and after a restart."""
+    """A head of 1,300 entries gets the bits that it gets alone, from the second round on, and after a restart."""
 
     def head_alone(arrays: Arrays, context: Context, number: int) -> Arrays:
         rng = np.random.default_rng([number, int(context.node_config["partition-id"])])
-        return arrays | {"head": arrays["head"] + rng.standard_normal(650, np.float32)}
+        return arrays | {"head": arrays["head"] + rng.standard_normal(1300, np.float32)}
 
     texts: list[list[str]] = []
     for frozen in (0, 1_000_000):
-        arrays = {"base": np.ones(frozen, np.float32), "head": np.zeros(650, np.float32)}
+        arrays = {"base": np.ones(frozen, np.float32), "head": np.zeros(1300, np.float32)}
         first = to_record({name: array for name, array in arrays.items() if array.size})
         grid = RecordingGrid(training(head_alone))
         path = tmp_path / str(frozen)
