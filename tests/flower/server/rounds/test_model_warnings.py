@@ -253,3 +253,11 @@ class TestExplodingChanges:
 
         run(self.start(), late, 15)
         assert next(each for each in lines(flower_log) if EXPLODES in each).startswith("fedcomp: round 15: ")
+
+    def test_the_longest_of_the_first_changes_counts(self, flower_log: pytest.LogCaptureFixture) -> None:
+        def step(arrays: Arrays, context: Context, number: int) -> Arrays:
+            first = {"w": arrays["w"] + 3 * normal(np.random.default_rng(8), SIDE, SIDE)}
+            return first if number == 1 else self.growing(2.0)(arrays, context, number)  # type: ignore[operator]
+
+        run(self.start(), step, 14)
+        assert next(each for each in lines(flower_log) if EXPLODES in each).startswith("fedcomp: round 13: ")
