@@ -112,9 +112,11 @@ def _forked(folder: str, command: Sequence[str]) -> int | None:
     call = {"command": command, "folder": os.getcwd(), "umask": umask, "environment": dict(os.environ)}
     begin, begins = os.pipe()
     server.settimeout(REPLY_S)
-    socket.send_fds(server, [json.dumps(call).encode()], [0, 1, 2, begin])
+    reply, process = b"", list[int]()
+    with suppress(ConnectionError):  # the server ends
+        socket.send_fds(server, [json.dumps(call).encode()], [0, 1, 2, begin])
+        reply, process, *_ = socket.recv_fds(server, 1, 1)
     os.close(begin)
-    reply, process, *_ = socket.recv_fds(server, 1, 1)
     server.settimeout(None)
     if not reply:
         os.close(begins)

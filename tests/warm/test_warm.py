@@ -392,6 +392,27 @@ def test_calls_that_start_a_server_at_the_same_time_start_one(alone: Warm) -> No
     assert {json.loads(out)["parent"] for out, _ in results} == {alone.servers()[0].pid}
 
 
+@pytest.mark.system
+def test_where_a_server_ends_while_it_is_called_another_one_starts(alone: Warm) -> None:
+    """The kernel resets the connection if the call was not read."""
+    alone.describe()
+    alone.end()
+    (alone.folder / launcher.SOCKET).unlink()
+    folder = os.open(alone.folder, os.O_PATH)
+    path = f"/proc/self/fd/{folder}/{launcher.SOCKET}"  # a short one
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen()
+        process = alone.popen("describe")
+        connection, _ = listener.accept()
+        select.select([connection], [], [], PATIENCE_S)
+    connection.close()
+    os.close(folder)
+    out, err = process.communicate("", timeout=PATIENCE_S)
+    assert err == "", "plain Flower does not run"
+    assert json.loads(out)["parent"] == alone.servers()[0].pid
+
+
 def test_where_a_library_starts_a_thread_plain_flower_runs(tmp_path: Path) -> None:
     made = warm_in(tmp_path, ["threads"])
     assert made.describe()["parent"] == os.getpid()
