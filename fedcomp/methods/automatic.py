@@ -35,7 +35,7 @@ MAX_TINY = 250
 regression on features that are not scaled, an error that spreads evenly would cover the small entries."""
 MAX_SMALL = 1000
 """Up to this number of learning entries, updates and versions have four bits an entry, half a kilobyte: fewer would save little
-beside the head, and regressions of some hundred features do not bear much noise.  Too few for `FLAT` to be measured, either.
+beside the head, and regressions of some hundred features bear little noise.
 """
 ONE_BIT_ENTRIES = 1500.0
 """Until noise is measured, vectors of this size take one bit an entry, and smaller ones more: each entry matters more."""
@@ -149,7 +149,7 @@ def auto() -> Parts:
       nodes have asked again and again for what is not published, and for the rest of the run if they ask fast for much of it,
       as nodes do that fit to the end; and where training soon corrects errors, as in a regression.  Then the last updates and
       versions are also more exact.
-    * For tiny models: dense.
+    * For tiny models, dense; for small ones, EDEN with four bits.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
     """
@@ -258,8 +258,9 @@ class RoundFacts:
     @property
     def is_very_late(self) -> bool:
         """Whether the nodes hardly learn anything but what is unpublished."""
-        is_such_a_run = MANY_ROUNDS <= self.num_rounds <= VERY_MANY_ROUNDS and self._nodes_miss_versions
-        return self.mean_is_step and is_such_a_run and self.late > VERY_LATE
+        if not (self.mean_is_step and self._nodes_miss_versions and MANY_ROUNDS <= self.num_rounds <= VERY_MANY_ROUNDS):
+            return False
+        return self.late > VERY_LATE
 
     @property
     def is_self_correcting(self) -> bool:

@@ -171,8 +171,8 @@ class LinkCompressors:
             if downlink.name != BALANCED:
                 return
         # In short runs, versions leave something out even where no entries stand out.
-        is_flat = 0 < measured.known_largest < FLAT and not _has_residual(measured.downlink)
-        measured.demand.begin(server_round, self._rounds, is_flat=is_flat)
+        leaves_nothing_out = 0 < measured.known_largest < FLAT and not _has_residual(measured.downlink)
+        measured.demand.begin(server_round, self._rounds, leaves_nothing_out=leaves_nothing_out)
         facts = self._facts(publisher, len(list(grid.get_node_ids())), sampled, training)
         self._participation = facts.participation
         choices: dict[str, Choice] = {}

@@ -44,10 +44,10 @@ class Demand:
     ratios: float = 0.0
     is_high: bool = False
 
-    def begin(self, server_round: int, num_rounds: int, *, is_flat: bool = False) -> None:
+    def begin(self, server_round: int, num_rounds: int, *, leaves_nothing_out: bool = False) -> None:
         """Judge the quarter before, for a run of `num_rounds` rounds, if a new one begins with this round.
 
-        Where no entries stand out, as `is_flat` says, versions leave nothing out but in the first rounds, which are not judged.
+        If versions now leave nothing out, because no entries stand out, what the first rounds have asked for is not judged.
         """
         quarter = min(QUARTERS, QUARTERS * (server_round - 1) // num_rounds)
         if quarter == self.quarter:
@@ -55,7 +55,9 @@ class Demand:
         most = MOST if self.quarter else MOST_AT_FIRST
         # The shares tell what is chance: where errors grow, the last rounds alone make up the other sums.
         known = (
-            not is_flat and self.rounds >= FEWEST and is_surely_positive(self.rounds, self.shares, self.share_squares)
+            not leaves_nothing_out
+            and self.rounds >= FEWEST
+            and is_surely_positive(self.rounds, self.shares, self.share_squares)
         )
         is_large = self.ratios >= SMALL * self.rounds
         self.is_high |= known and is_large and self.asked * num_rounds > most * self.unpublished

@@ -7,7 +7,8 @@ import numpy as np
 
 from fedcomp.core import Vector, listed
 from fedcomp.flower.compat import log
-from fedcomp.flower.server.rounds.validated_reply import ValidatedReply, error_of_mean
+from fedcomp.flower.server.rounds.update_error import error_of_mean
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.wire import Layout, TensorFlags
 
 LEAST_SHARE, MOST_ENTRIES = 0.95, 0.01

@@ -8,7 +8,8 @@ import numpy as np
 
 from fedcomp.core import Vector, listed
 from fedcomp.flower.compat import log
-from fedcomp.flower.server.rounds.validated_reply import ValidatedReply, error_of_mean
+from fedcomp.flower.server.rounds.update_error import error_of_entry
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.sync import Publisher
 
 ROUNDS = 4
@@ -30,11 +31,10 @@ TEXT = (
 
 
 class LostSigns:
-    """Logs such tensors, each once, in the first rounds of a run."""
+    """Logs such tensors, in the first rounds of a run."""
 
     def __init__(self) -> None:
         self._exact: dict[str, Vector] = {}
-        self._logged: set[str] = set()
 
     def begin(self, server_round: int, change: Vector, publisher: Publisher) -> None:
         """Note what the tensors without a negative entry become by `change`, float32 (n,), if it is published exactly."""
@@ -42,7 +42,7 @@ class LostSigns:
         if server_round > ROUNDS:
             return
         for tensor, part in replica.layout.filled:
-            if tensor.name in self._logged or (before := replica.vector[part]).min() < 0:
+            if (before := replica.vector[part]).min() < 0:
                 continue
             exact = before + change[part]
             if before.any() or (exact.min() >= 0 and np.count_nonzero(exact) >= FEWEST):
@@ -54,7 +54,7 @@ class LostSigns:
         `change` is what the strategy made of the updates in `replies`.
         """
         replica, names = publisher.replica, list[str]()
-        noise = error_of_mean(replies) / max(1, int(np.count_nonzero(change))) if self._exact else 0.0
+        noise = error_of_entry(replies, change) if self._exact else 0.0
         least = -MOST_DEVIATIONS * math.sqrt(noise)
         for tensor, part in replica.layout.filled:
             if (exact := self._exact.pop(tensor.name, None)) is None:
@@ -64,5 +64,4 @@ class LostSigns:
             if after.min() < 0 and exact.min() >= least and exact.max() > LEAST_DEVIATIONS * error:
                 names.append(tensor.name)
         if names:
-            self._logged.update(names)
             log(WARNING, TEXT, self._round, listed([repr(name) for name in names], MAX_NAMES))

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Vector, listed
 from fedcomp.flower.compat import log
-from fedcomp.flower.server.rounds.validated_reply import ValidatedReply, error_of_mean
+from fedcomp.flower.server.rounds.update_error import error_of_entry
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.memory import LinearFeedback
 from fedcomp.sync import Publisher
 
@@ -45,8 +46,7 @@ class LostZeros:
         """
         if (before := self._before) is None:
             return
-        self._before, after, noise = None, publisher.replica.vector, error_of_mean(replies)
-        noise /= max(1, int(np.count_nonzero(change)))
+        self._before, after, noise = None, publisher.replica.vector, error_of_entry(replies, change)
         by_uplink: list[str] = []
         by_downlink: list[str] = []
         for tensor, part in publisher.replica.layout.filled:

@@ -1,6 +1,5 @@
 """A reply as it came, and as it is once it was validated."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -85,10 +84,3 @@ class ValidatedReply:
         """Return the message, as a strategy expects it: with `content(model)`."""
         self.message.content = self.content(model)
         return self.message
-
-
-def error_of_mean(replies: Sequence[ValidatedReply]) -> float:
-    """Return the expected squared error of the mean of the updates; 0 for methods that spread no error over all entries."""
-    noise = [reply.update.expected_noise for reply in replies if reply.update is not None]
-    errors = [each[1] for each in noise if each is not None]
-    return sum(errors) / len(errors) ** 2 if errors else 0.0

@@ -637,9 +637,9 @@ def test_where_no_entries_stand_out_what_the_first_rounds_asked_for_is_not_judge
     """
     flags, begin = list[bool](), Demand.begin
 
-    def begin_and_keep(demand: Demand, server_round: int, num_rounds: int, *, is_flat: bool) -> None:
-        flags.append(is_flat)
-        begin(demand, server_round, num_rounds, is_flat=is_flat)
+    def begin_and_keep(demand: Demand, server_round: int, num_rounds: int, *, leaves_nothing_out: bool) -> None:
+        flags.append(leaves_nothing_out)
+        begin(demand, server_round, num_rounds, leaves_nothing_out=leaves_nothing_out)
 
     monkeypatch.setattr(Demand, "begin", begin_and_keep)
     goal = heavy_tailed(1) ** 3

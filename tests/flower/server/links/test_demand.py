@@ -31,7 +31,7 @@ def test_nothing_is_judged_where_no_entries_stand_out() -> None:
     """With Adam on the nodes, versions leave nothing out from about the seventh round on, and those before it ask for much."""
     for is_flat in (True, False):
         demand = measured(1.0, 6, quarter=0)
-        demand.begin(51, 200, is_flat=is_flat)
+        demand.begin(51, 200, leaves_nothing_out=is_flat)
         assert demand == Demand(1, is_high=not is_flat)
 
 
