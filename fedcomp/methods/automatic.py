@@ -85,11 +85,13 @@ mean.
 """
 UNPUBLISHED_OF_ALL = 0.05
 """The same where nodes miss no version: no other nodes could have been drawn, so more of what is unpublished is learning."""
-LATE, LATE_FACTOR = 0.28, 0.1
-"""The model is late if more than the first share of what the nodes ask for in the second quarter of the rounds is unpublished.
+LATE_SOON, LATE, LATE_FACTOR = 0.32, 0.28, 0.1
+"""The model is late if more than the first share of what the nodes ask for in the second eighth of the rounds is unpublished,
+or more than the second share in the second quarter.
 
-If the step is the mean, only the second number of times as much may then be unpublished in the second half of a run of 100
-rounds or more, and `UNPUBLISHED_OF_ALL` in any case; in a small model, less.
+If the step is the mean, and the run has 100 rounds or more, less and less may then be unpublished: it falls with the square of
+the rounds that are left, to `UNPUBLISHED_OF_ALL`.  What is unpublished at the end is missing in the result.  After the second
+quarter, it is at most the third number of times as much.
 """
 VERY_LATE = 0.42
 """If this share is unpublished, versions leave nothing out in the second half of a run of 100 to 1,000 rounds in which nodes
@@ -173,7 +175,8 @@ class RoundFacts:
     `unpublished` is the squared norm of the unpublished change over that of the published one (`Sketcher.ratio`).  All three
     are 0 before they are measured.
     `late` is the share of the unpublished change in what the changes of the second quarter of the rounds have in common with
-    all changes before them (`Lateness.share`); 0 before the second half.
+    all changes before them (`Lateness.share`); 0 before the second half.  `late_soon` is that of the second eighth; 0 before
+    the second quarter.
     `corrected` is the share of an error in the model that one round of training corrects (`SelfCorrection.share`); 0 if it may
     be chance.  `is_guess` says that the end of the run is unknown, and `num_rounds` a guess.
     `repeats` says that versions must leave nothing out, because the nodes have asked again and again (`Repetition.pauses`).
@@ -198,6 +201,7 @@ class RoundFacts:
     noise: float = 0.0
     step: float = 0.0
     room: float = math.inf
+    late_soon: float = 0.0
     late: float = 0.0
     corrected: float = 0.0
     is_guess: bool = False
@@ -256,6 +260,11 @@ class RoundFacts:
         return self.is_flat or self.repeats or self.demanded or self.is_very_late or self.is_self_correcting
 
     @property
+    def is_late(self) -> bool:
+        """Whether the nodes learn again and again what is unpublished."""
+        return self.mean_is_step and (self.late_soon > LATE_SOON or self.late > LATE)
+
+    @property
     def is_very_late(self) -> bool:
         """Whether the nodes hardly learn anything but what is unpublished."""
         if not (self.mean_is_step and self._nodes_miss_versions and MANY_ROUNDS <= self.num_rounds <= VERY_MANY_ROUNDS):
@@ -305,8 +314,10 @@ class RoundFacts:
             most = max(most * (VERY_MANY_ROUNDS / self.num_rounds) ** 2, UNPUBLISHED_OF_ALL)
         if self.num_rounds < MANY_ROUNDS:
             most = min(most * math.pow(self.num_rounds / MANY_ROUNDS, UNPUBLISHED_POWER), UNPUBLISHED_OF_ALL)
-        elif self.late > LATE and self.mean_is_step:
-            most = min(most, max(most * LATE_FACTOR, UNPUBLISHED_OF_ALL))
+        elif self.is_late:
+            left = (self.num_rounds - self.server_round + 1) / self.num_rounds
+            factor = min(left**2, LATE_FACTOR if self.late > LATE else 1.0)
+            most = min(most, max(most * factor, UNPUBLISHED_OF_ALL))
         return most * self._size
 
     @property

@@ -18,6 +18,7 @@ from fedcomp.flower.server.links.asked_for import RESIDUAL, AskedFor
 from fedcomp.flower.server.links.balance_log import BalanceLog
 from fedcomp.flower.server.links.growth import Growth
 from fedcomp.flower.server.links.largest import largest_share
+from fedcomp.flower.server.links.lateness import Lateness
 from fedcomp.flower.server.links.measurements import Measurements
 from fedcomp.flower.server.links.repetition import FAR_TOO_OFTEN, Repetition
 from fedcomp.flower.server.links.returning import ReturningTraffic
@@ -210,6 +211,7 @@ class LinkCompressors:
             is_guess=not self.num_rounds,
             repeats=measured.repetition.pauses(self._round),
             demanded=measured.demand.is_high or measured.growth.is_found,
+            late_soon=measured.lateness_soon.share if self._round > self._rounds // 4 else 0.0,
             late=measured.late if self._round > self._rounds // 2 else 0.0,
             largest=measured.known_largest,
             shared_start=publisher.start is not None,
@@ -264,11 +266,14 @@ class LinkCompressors:
         """
         self._asked = None
         if self._from_published and RESIDUAL in self.downlink.memory.vectors:
-            self._asked = AskedFor.of(change, publisher, published=self._chosen and self._in_second_quarter)
+            self._asked = AskedFor.of(change, publisher, published=self._chosen and self._lateness is not None)
 
     @property
-    def _in_second_quarter(self) -> bool:
-        return self.mean_is_step and self._rounds // 4 < self._round <= self._rounds // 2
+    def _lateness(self) -> Lateness | None:
+        """The lateness to which the current round counts."""
+        if not (self.mean_is_step and self._rounds // 8 < self._round <= self._rounds // 2):
+            return None
+        return self._measured.lateness if self._round > self._rounds // 4 else self._measured.lateness_soon
 
     def _count(self, asked: AskedFor) -> None:
         """Count what a round has asked for; warn once if a downlink that the user named leaves out too much of it."""
@@ -283,8 +288,9 @@ class LinkCompressors:
         if not (measured.repetition.pause and measured.correction.is_absent):
             measured.repetition.add(asked.times, self._round)
         # A pause leaves the grid, and another origin would count other changes.
-        if asked.published is not None and not measured.repetition.pause:
-            measured.lateness.add(asked.unpublished, asked.unpublished + asked.published)
+        lateness = self._lateness
+        if lateness is not None and asked.published is not None and not measured.repetition.pause:
+            lateness.add(asked.unpublished, asked.unpublished + asked.published)
 
     def end_round(self, replies: Sequence[ValidatedReply], change: Vector, publisher: Publisher, changed: int) -> None:
         """Measure a round: its `replies`, and what `publisher` made of their `change`.

@@ -37,7 +37,7 @@ LATE_AFTER_PAUSE = 0.3
 just enough to count as late."""
 KEPT_LONGEST = 0.9
 """The weight of the earlier squared norm of the longest update when those of a round are shorter."""
-NESTED = ("budget", "correction", "demand", "growth", "lateness", "repetition")
+NESTED = ("budget", "correction", "demand", "growth", "lateness_soon", "lateness", "repetition")
 """The attributes of `Measurements` that have attributes of their own."""
 
 
@@ -64,6 +64,7 @@ class Measurements:
         correction: How fast training corrects an error of the model.
         demand: How fast the nodes ask for what is unpublished.
         growth: Whether changes grow because of that.
+        lateness_soon: Whether the nodes ask for what is unpublished, in the second eighth of the rounds.
         lateness: Whether the nodes ask for what is unpublished, in the second quarter of the rounds.
         repetition: How often they ask again for what is unpublished, in the last rounds.
     """
@@ -85,6 +86,7 @@ class Measurements:
     correction: SelfCorrection = field(default_factory=SelfCorrection)
     demand: Demand = field(default_factory=Demand)
     growth: Growth = field(default_factory=Growth)
+    lateness_soon: Lateness = field(default_factory=Lateness)
     lateness: Lateness = field(default_factory=Lateness)
     repetition: Repetition = field(default_factory=Repetition)
 

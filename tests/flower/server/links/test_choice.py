@@ -41,7 +41,7 @@ from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.flower.server.links.repetition import FIRST_PAUSE
 from fedcomp.methods import FLAT as FLAT_SHARE
 from fedcomp.methods import Choice, RoundFacts, choose_uplink
-from fedcomp.methods.automatic import LATE, UNPUBLISHED_OF_ALL
+from fedcomp.methods.automatic import UNPUBLISHED_OF_ALL
 from fedcomp.sync import Publisher
 from fedcomp.wire import parse_server_message
 from tests.flower.toy import Arrays, app, checkpoint_at, floats, model, training
@@ -383,28 +383,31 @@ def descending(n: int = 3_660) -> tuple[ClientApp, Callable[[NDArray[np.float32]
 def test_where_the_nodes_ask_for_what_is_unpublished_versions_become_denser(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second quarter of the rounds tells it, and the second half of them has the denser versions."""
+    """The second eighth or the second quarter of the rounds tells it, and from there on they become ever denser."""
     monkeypatch.setattr("fedcomp.methods.automatic.VERY_LATE", 9.0)
     client_app, loss = descending()
-    losses, densities, first = list[float](), list[float](), list[float]()
 
-    def keep(_: Round) -> None:
-        densities.append(density_of(strategy.compressors[1]))
-
-    for late in (9.0, LATE):
+    def run(soon: float, late: float) -> tuple[float, list[float]]:
+        monkeypatch.setattr("fedcomp.methods.automatic.LATE_SOON", soon)
         monkeypatch.setattr("fedcomp.methods.automatic.LATE", late)
         random.seed(3)
-        densities.clear()
-        strategy = CompressedStrategy(half(), on_round=keep)
+        densities = list[float]()
+        strategy = CompressedStrategy(half(), on_round=lambda _: densities.append(density_of(strategy.compressors[1])))
         strategy.start(RecordingGrid(client_app, 12), FLAT, num_rounds=120)
-        losses.append(loss(strategy.arrays["w"].numpy()))
-        first = first or densities.copy()
-    lateness = choice_of(strategy, tmp_path)["lateness"]
-    assert lateness["rounds"] == 30
-    assert densities[:59] == first[:59]
-    assert lateness["unpublished"] > 0.3 * lateness["whole"] > 0
-    assert densities[60] > 2 * densities[58]
-    assert losses[1] < 0.8 * losses[0]
+        state = choice_of(strategy, tmp_path)
+        assert [state[name]["rounds"] for name in ("lateness_soon", "lateness")] == [15, 30]
+        assert all(
+            state[name]["unpublished"] > 0.3 * state[name]["whole"] > 0 for name in ("lateness_soon", "lateness")
+        )
+        return loss(strategy.arrays["w"].numpy()), densities
+
+    most, first = run(9.0, 9.0)
+    for begin, limits in ((30, (0.3, 9.0)), (60, (9.0, 0.3))):
+        found, densities = run(*limits)
+        assert densities[:begin] == first[:begin]
+        assert densities[begin + 5 : begin + 15] > first[begin + 5 : begin + 15]
+        assert densities[90] > 2 * first[90]
+        assert found < 0.8 * most
 
 
 def approaching(goal: NDArray[np.float32], rate: float = 0.2) -> ClientApp:
@@ -1247,7 +1250,7 @@ def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object,
 
 def test_a_checkpoint_from_before_some_measurements_is_read(saved: Saved, tmp_path: Path) -> None:
     plain = from_json(saved["plain"])
-    for name in ("inequality", "correction", "demand", "growth", "lateness", "repetition"):
+    for name in ("inequality", "correction", "demand", "growth", "lateness_soon", "lateness", "repetition"):
         del plain["choice"][name]
     write_archive(tmp_path / "older", saved | {"plain": to_json(plain)})
     strategy = CompressedStrategy(FedAvg())
