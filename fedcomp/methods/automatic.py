@@ -317,7 +317,7 @@ class RoundFacts:
         elif self.is_late:
             left = (self.num_rounds - self.server_round + 1) / self.num_rounds
             factor = min(left**2, LATE_FACTOR if self.late > LATE else 1.0)
-            most = min(most, max(most * factor, UNPUBLISHED_OF_ALL))
+            most = max(most * factor, UNPUBLISHED_OF_ALL)
         return most * self._size
 
     @property
